@@ -1,0 +1,26 @@
+# Two commands do all set-up on a fresh Debian 12 with a Rust toolchain: `make demo`, `make test`.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench soak
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /  make \1 \t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: ## release build, then two endpoints and a load balancer to play with (ARGS=... passes flags)
+	@scripts/setup build
+	cargo run --release --locked --package usher -- demo $(ARGS)
+
+test: ## everything the gate runs: format, lint, docs, unit, simulation, end to end, conformance
+	@scripts/setup test
+	cargo xtask ci
+
+bench: ## usher beside haproxy and nginx: table on the terminal and in bench/RESULTS.md
+	@scripts/setup bench
+	cargo build --release --locked --package usher
+	python3 bench/run.py $(ARGS)
+
+soak: ## long runs: wide seeds, fuzzing, real load (SECONDS=... for each fuzz target)
+	@scripts/setup test
+	cargo build --release --locked --package usher
+	scripts/soak
