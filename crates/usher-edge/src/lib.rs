@@ -1,1 +1,6 @@
-//! edge
+//! Fronts and probes: bytes in, one call to the core, bytes out.
+//!
+//! A front never opens a store and never chooses: it reads a request, calls
+//! `usher_core::snapshot::Snapshot::decide` and does what the decision says.
+
+pub mod http;
