@@ -1,0 +1,282 @@
+//! What belongs to the process and not to the traffic: listeners, certificates, the API's door,
+//! the log, how long a stop may take.
+//!
+//! Plain data. The configuration file is one way to fill it and the command line another; whoever
+//! fills it has checked it, so the node takes every value as it stands. Paths are absolute or
+//! relative to the working directory of the process by the time they get here.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use usher_edge::http;
+
+/// Everything that a node needs beside its catalog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Process {
+    /// Where traffic comes in.
+    pub listen: Listen,
+    /// Certificates that the HTTPS listeners choose from by the name that the client asks for; the
+    /// first one answers clients that ask for none. Default none.
+    pub certificates: Vec<CertificateFiles>,
+    /// How the HTTP front treats clients and endpoints: deadlines, limits, trusted proxies.
+    pub front: http::Settings,
+    /// The control API. `None` (the default): no listener, no dashboard, no metrics.
+    pub api: Option<Api>,
+    /// One line for each finished request. `None`: none is written. Default: JSON to stdout.
+    pub access_log: Option<AccessLog>,
+    /// How the process ends.
+    pub shutdown: Shutdown,
+    /// When `ready` is said although some endpoint has no verdict yet. Range 1 ms..=10 min,
+    /// default 10 s.
+    pub ready_timeout: Duration,
+}
+
+impl Default for Process {
+    fn default() -> Process {
+        Process {
+            listen: Listen::default(),
+            certificates: Vec::new(),
+            front: http::Settings::default(),
+            api: None,
+            access_log: Some(AccessLog::default()),
+            shutdown: Shutdown::default(),
+            ready_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Addresses that accept traffic. Port 0 takes a free port. Default none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listen {
+    /// HTTP/1.1 and HTTP/2 in the clear.
+    pub http: Vec<SocketAddr>,
+    /// HTTP/1.1 and HTTP/2 over TLS.
+    pub https: Vec<SocketAddr>,
+}
+
+/// A certificate with its chain, and its private key; both PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CertificateFiles {
+    /// The certificate first, then the chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// The control API: REST, metrics and health of the process on a listener of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Api {
+    /// Where it listens. Port 0 takes a free port.
+    pub listen: SocketAddr,
+    /// Scheme and authority in the absolute URLs that it gives out, without a final slash. `None`
+    /// (the default): `http://` and the address that it listens on.
+    pub public_origin: Option<String>,
+    /// Who may call it. Without any, only `/healthz` and `/readyz` answer.
+    pub tokens: Vec<Token>,
+}
+
+/// A secret that opens the API, and what it opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// For logs and messages; unique.
+    pub name: String,
+    /// What the caller sends. At least one character.
+    pub secret: Secret,
+    /// What it may do; at least one.
+    pub permissions: Vec<Permission>,
+    /// Accounts, by name, that it is limited to. Empty (the default): all.
+    pub accounts: Vec<String>,
+}
+
+/// Text that never reaches a log: its `Debug` shows dots.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes the text in.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The text itself. Compare it in constant time.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(...)")
+    }
+}
+
+/// What a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Permission {
+    /// Everything.
+    Admin,
+    /// Look at one product.
+    Read(Product),
+    /// Look at and change one product.
+    Edit(Product),
+}
+
+impl Permission {
+    /// Reads `admin`, `<product>:read` or `<product>:edit`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Permission> {
+        if text == "admin" {
+            return Some(Permission::Admin);
+        }
+        let (product, verb) = text.split_once(':')?;
+        let product = Product::ALL
+            .into_iter()
+            .find(|known| known.name() == product)?;
+        match verb {
+            "read" => Some(Permission::Read(product)),
+            "edit" => Some(Permission::Edit(product)),
+            _ => None,
+        }
+    }
+
+    /// Whether it covers looking at `product`.
+    #[must_use]
+    pub fn reads(self, product: Product) -> bool {
+        match self {
+            Permission::Admin => true,
+            Permission::Read(own) | Permission::Edit(own) => own == product,
+        }
+    }
+
+    /// Whether it covers changing `product`.
+    #[must_use]
+    pub fn edits(self, product: Product) -> bool {
+        match self {
+            Permission::Admin => true,
+            Permission::Edit(own) => own == product,
+            Permission::Read(_) => false,
+        }
+    }
+}
+
+/// A part of the API that permissions are given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Product {
+    /// Monitors, pools, load balancers, and the state of the node.
+    LoadBalancing,
+    /// Waiting rooms.
+    WaitingRooms,
+    /// Browsers.
+    Browsers,
+    /// Notification policies and their destinations.
+    Notifications,
+    /// Zones.
+    Zones,
+    /// Tokens.
+    Tokens,
+}
+
+impl Product {
+    /// Every product.
+    pub const ALL: [Product; 6] = [
+        Product::LoadBalancing,
+        Product::WaitingRooms,
+        Product::Browsers,
+        Product::Notifications,
+        Product::Zones,
+        Product::Tokens,
+    ];
+
+    /// The name, as permissions spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Product::LoadBalancing => "load_balancing",
+            Product::WaitingRooms => "waiting_rooms",
+            Product::Browsers => "browsers",
+            Product::Notifications => "notifications",
+            Product::Zones => "zones",
+            Product::Tokens => "tokens",
+        }
+    }
+}
+
+/// Where the access log goes and what more it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessLog {
+    /// Where the lines go. Default stdout.
+    pub target: LogTarget,
+    /// Whether `path` carries the query string. Default false: it may hold secrets.
+    pub query_strings: bool,
+}
+
+/// Where lines of a log go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum LogTarget {
+    /// The standard output, written `-`.
+    #[default]
+    Stdout,
+    /// A file that is appended to, and opened again on reload.
+    File(PathBuf),
+}
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shutdown {
+    /// How long requests and sockets may go on after SIGTERM. Range 0..=24 h, default 30 s.
+    pub grace: Duration,
+}
+
+impl Default for Shutdown {
+    fn default() -> Shutdown {
+        Shutdown {
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_does_not_show_itself() {
+        let token = Token {
+            name: "admin".into(),
+            secret: Secret::new("opensesame"),
+            permissions: vec![Permission::Admin],
+            accounts: Vec::new(),
+        };
+        assert!(!format!("{token:?}").contains("sesame"));
+        assert_eq!(token.secret.expose(), "opensesame");
+    }
+
+    #[test]
+    fn permissions() {
+        let edit = Permission::parse("load_balancing:edit").expect("valid");
+        assert!(edit.reads(Product::LoadBalancing) && edit.edits(Product::LoadBalancing));
+        assert!(!edit.reads(Product::Zones) && !edit.edits(Product::Zones));
+        let read = Permission::parse("zones:read").expect("valid");
+        assert!(read.reads(Product::Zones) && !read.edits(Product::Zones));
+        assert!(
+            Product::ALL
+                .into_iter()
+                .all(|product| Permission::Admin.edits(product))
+        );
+        for text in [
+            "",
+            "Admin",
+            "zones",
+            "zones:",
+            "zones:write",
+            "pools:read",
+            "zones:read ",
+        ] {
+            assert_eq!(Permission::parse(text), None, "{text}");
+        }
+    }
+}
