@@ -1,0 +1,275 @@
+//! The real binary in a folder of its own: started, asked, reloaded, stopped.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::config::{Config, HOST};
+use super::message::Message;
+use super::wire::Wire;
+use super::{PATIENCE, eventually};
+
+/// A folder with a configuration, and the binary that may be run on it.
+pub struct Folder(TempDir);
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Folder {
+    pub fn new() -> Self {
+        Self(TempDir::with_prefix("usher-test-").unwrap())
+    }
+
+    pub fn with(config: &str) -> Self {
+        let folder = Self::new();
+        folder.write("usher.yaml", config);
+        folder
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The binary, in this folder, with an environment in which nothing of the machine's remains
+    /// that could change its answers.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .args(args)
+            .current_dir(self.path())
+            .stdin(Stdio::null())
+            .env_remove("RUST_LOG");
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, args: &[&str]) -> Ended {
+        let output = self.command(args).output().unwrap();
+        Ended {
+            code: output.status.code().expect("ended by itself"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The binary under test: the one that cargo built, or that `USHER_BIN` names (a release build in
+/// the long runs).
+pub fn binary() -> PathBuf {
+    std::env::var_os("USHER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_usher").into(), PathBuf::from)
+}
+
+/// A running `usher run`. Killed when dropped.
+pub struct Usher {
+    child: Child,
+    folder: Folder,
+    /// Kind (`http`, `https`, `api`) and address of each listener.
+    listeners: Vec<(String, SocketAddr)>,
+    stderr: Arc<Mutex<String>>,
+    stdout: Receiver<String>,
+}
+
+impl Usher {
+    /// Starts, and waits for `ready`.
+    pub fn start(config: &Config) -> Self {
+        Self::start_in(Folder::with(&config.text()))
+    }
+
+    pub fn start_in(folder: Folder) -> Self {
+        let mut child = folder
+            .command(&["run", "--config", "usher.yaml"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = lines_of(child.stdout.take().unwrap());
+        let stderr = text_of(child.stderr.take().unwrap());
+        let mut usher = Self {
+            child,
+            folder,
+            listeners: Vec::new(),
+            stderr,
+            stdout,
+        };
+        usher.wait_ready();
+        usher
+    }
+
+    fn wait_ready(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.stdout.recv_timeout(left) else {
+                panic!("usher did not get ready; stderr:\n{}", self.stderr());
+            };
+            if line == "ready" {
+                return;
+            }
+            let words: Vec<&str> = line.split(' ').collect();
+            if let ["listening", kind, address] = words[..] {
+                self.listeners
+                    .push((kind.to_owned(), address.parse().unwrap()));
+            }
+        }
+    }
+
+    /// The first listener of that kind.
+    pub fn address(&self, kind: &str) -> SocketAddr {
+        self.listeners
+            .iter()
+            .find(|(found, _)| found == kind)
+            .unwrap_or_else(|| panic!("no listener {kind} among {:?}", self.listeners))
+            .1
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A new connection to the plain listener.
+    pub fn connect(&self) -> Wire {
+        Wire::connect(self.address("http"))
+    }
+
+    /// One request on a connection of its own.
+    pub fn exchange(&self, request: impl AsRef<[u8]>) -> Message {
+        self.connect().exchange(request)
+    }
+
+    /// `GET path` for [`HOST`] on a connection of its own.
+    pub fn get(&self, path: &str) -> Message {
+        self.connect().get(HOST, path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Everything written to stderr so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Writes the configuration and waits until it was taken.
+    pub fn reload(&self, config: &Config) {
+        self.reload_text(&config.text(), "applied");
+    }
+
+    /// Writes any text as the configuration and waits for its result, `applied` or `rejected`.
+    pub fn reload_text(&self, text: &str, result: &str) {
+        let counter = format!("usher_config_reloads_total{{result=\"{result}\"}}");
+        let before = self.metric(&counter);
+        self.folder.write("usher.yaml", text);
+        self.signal(Signal::HUP);
+        eventually("the reload", || {
+            (self.metric(&counter) > before).then_some(())
+        });
+    }
+
+    /// The lines of the access log, once there are at least `count`.
+    pub fn access_log(&self, count: usize) -> Vec<Value> {
+        let path = self.path("access.log");
+        eventually(&format!("{count} lines in the access log"), || {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+            let lines: Vec<Value> = whole
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+                .collect();
+            (lines.len() >= count).then_some(lines)
+        })
+    }
+
+    /// SIGTERM, and how it ended.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the end of usher", || self.child.try_wait().unwrap())
+    }
+
+    /// Resident memory in bytes, now.
+    pub fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever held resident, in bytes.
+    pub fn resident_max(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, key: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with(key))
+            .expect("a line of memory");
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib * 1024
+    }
+}
+
+impl Drop for Usher {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended in the test
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- stderr of usher\n{}---", self.stderr());
+        }
+    }
+}
+
+fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
+    let (lines, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(source).lines().map_while(Result::ok) {
+            let _ = lines.send(line); // after `ready` nobody may listen, but the pipe must drain
+        }
+    });
+    receiver
+}
+
+fn text_of(source: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let shared = Arc::clone(&text);
+    thread::spawn(move || {
+        for line in BufReader::new(source).lines().map_while(Result::ok) {
+            let mut text = shared.lock().unwrap();
+            text.push_str(&line);
+            text.push('\n');
+        }
+    });
+    text
+}
