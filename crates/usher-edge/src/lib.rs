@@ -4,3 +4,4 @@
 //! `usher_core::snapshot::Snapshot::decide` and does what the decision says.
 
 pub mod http;
+pub mod http1;
