@@ -5,3 +5,4 @@
 
 pub mod http;
 pub mod http1;
+pub mod resolve;
