@@ -1,1 +1,6 @@
-//! api
+//! REST compatible with the Cloudflare v4 API, and the wire shapes that file and API share.
+//!
+//! The words of that API (`origins`, `session_affinity`, ...) stop in this crate: what leaves it
+//! towards the node is made of `usher-core`'s types.
+
+pub mod access;

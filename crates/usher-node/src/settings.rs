@@ -5,11 +5,11 @@
 //! fills it has checked it, so the node takes every value as it stands. Paths are absolute or
 //! relative to the working directory of the process by the time they get here.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use usher_api::access::Token;
 use usher_edge::http;
 
 /// Everything that a node needs beside its catalog.
@@ -77,134 +77,6 @@ pub struct Api {
     pub tokens: Vec<Token>,
 }
 
-/// A secret that opens the API, and what it opens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
-    /// For logs and messages; unique.
-    pub name: String,
-    /// What the caller sends. At least one character.
-    pub secret: Secret,
-    /// What it may do; at least one.
-    pub permissions: Vec<Permission>,
-    /// Accounts, by name, that it is limited to. Empty (the default): all.
-    pub accounts: Vec<String>,
-}
-
-/// Text that never reaches a log: its `Debug` shows dots.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Takes the text in.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Secret {
-        Secret(text.into())
-    }
-
-    /// The text itself. Compare it in constant time.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(...)")
-    }
-}
-
-/// What a token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Permission {
-    /// Everything.
-    Admin,
-    /// Look at one product.
-    Read(Product),
-    /// Look at and change one product.
-    Edit(Product),
-}
-
-impl Permission {
-    /// Reads `admin`, `<product>:read` or `<product>:edit`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Permission> {
-        if text == "admin" {
-            return Some(Permission::Admin);
-        }
-        let (product, verb) = text.split_once(':')?;
-        let product = Product::ALL
-            .into_iter()
-            .find(|known| known.name() == product)?;
-        match verb {
-            "read" => Some(Permission::Read(product)),
-            "edit" => Some(Permission::Edit(product)),
-            _ => None,
-        }
-    }
-
-    /// Whether it covers looking at `product`.
-    #[must_use]
-    pub fn reads(self, product: Product) -> bool {
-        match self {
-            Permission::Admin => true,
-            Permission::Read(own) | Permission::Edit(own) => own == product,
-        }
-    }
-
-    /// Whether it covers changing `product`.
-    #[must_use]
-    pub fn edits(self, product: Product) -> bool {
-        match self {
-            Permission::Admin => true,
-            Permission::Edit(own) => own == product,
-            Permission::Read(_) => false,
-        }
-    }
-}
-
-/// A part of the API that permissions are given for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Product {
-    /// Monitors, pools, load balancers, and the state of the node.
-    LoadBalancing,
-    /// Waiting rooms.
-    WaitingRooms,
-    /// Browsers.
-    Browsers,
-    /// Notification policies and their destinations.
-    Notifications,
-    /// Zones.
-    Zones,
-    /// Tokens.
-    Tokens,
-}
-
-impl Product {
-    /// Every product.
-    pub const ALL: [Product; 6] = [
-        Product::LoadBalancing,
-        Product::WaitingRooms,
-        Product::Browsers,
-        Product::Notifications,
-        Product::Zones,
-        Product::Tokens,
-    ];
-
-    /// The name, as permissions spell it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Product::LoadBalancing => "load_balancing",
-            Product::WaitingRooms => "waiting_rooms",
-            Product::Browsers => "browsers",
-            Product::Notifications => "notifications",
-            Product::Zones => "zones",
-            Product::Tokens => "tokens",
-        }
-    }
-}
-
 /// Where the access log goes and what more it says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessLog {
@@ -235,48 +107,6 @@ impl Default for Shutdown {
     fn default() -> Shutdown {
         Shutdown {
             grace: Duration::from_secs(30),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_does_not_show_itself() {
-        let token = Token {
-            name: "admin".into(),
-            secret: Secret::new("opensesame"),
-            permissions: vec![Permission::Admin],
-            accounts: Vec::new(),
-        };
-        assert!(!format!("{token:?}").contains("sesame"));
-        assert_eq!(token.secret.expose(), "opensesame");
-    }
-
-    #[test]
-    fn permissions() {
-        let edit = Permission::parse("load_balancing:edit").expect("valid");
-        assert!(edit.reads(Product::LoadBalancing) && edit.edits(Product::LoadBalancing));
-        assert!(!edit.reads(Product::Zones) && !edit.edits(Product::Zones));
-        let read = Permission::parse("zones:read").expect("valid");
-        assert!(read.reads(Product::Zones) && !read.edits(Product::Zones));
-        assert!(
-            Product::ALL
-                .into_iter()
-                .all(|product| Permission::Admin.edits(product))
-        );
-        for text in [
-            "",
-            "Admin",
-            "zones",
-            "zones:",
-            "zones:write",
-            "pools:read",
-            "zones:read ",
-        ] {
-            assert_eq!(Permission::parse(text), None, "{text}");
         }
     }
 }
