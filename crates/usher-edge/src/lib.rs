@@ -6,3 +6,4 @@
 pub mod http;
 pub mod http1;
 pub mod resolve;
+pub mod tls;
