@@ -1,1 +1,24 @@
-//! core
+//! Decides: which endpoint serves a request, what state a pool is in, when to probe.
+//!
+//! Traffic, `usher explain`, the simulator and the tests call the same functions, so this crate
+//! has no IO, no async, no clock, no entropy and no wire formats. Time and chance arrive as
+//! arguments; everything that happens is a value that goes in or comes out.
+//!
+//! Read [`catalog::Catalog`] (what is wanted) and [`snapshot::Snapshot`] (what is decided with)
+//! first. The order of calls: an [`engine::Engine`] takes inputs, its outputs are drained, one of
+//! them publishes a snapshot, and any number of threads call [`snapshot::Snapshot::decide`] on it.
+
+pub mod assume;
+pub mod catalog;
+mod decide;
+pub mod decision;
+pub mod engine;
+pub mod health;
+pub mod id;
+pub mod probe;
+pub mod request;
+pub mod snapshot;
+pub mod steering;
+pub mod time;
+mod topology;
+pub mod trace;

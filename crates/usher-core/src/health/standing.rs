@@ -1,0 +1,89 @@
+//! What the results of one monitor at one target add up to.
+//!
+//! The first result decides at once: the streak lengths damp changes of a verdict, and where there
+//! is none yet there is nothing to damp. A new pool would otherwise wait several intervals for its
+//! first request.
+
+/// How many results in a row turn a verdict; at least 1 each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Streaks {
+    /// Passes that make it healthy.
+    pub up: u32,
+    /// Failures that make it unhealthy.
+    pub down: u32,
+}
+
+impl Streaks {
+    /// From a monitor's settings, where 0 acts as 1.
+    #[must_use]
+    pub fn new(consecutive_up: u32, consecutive_down: u32) -> Streaks {
+        Streaks { up: consecutive_up.max(1), down: consecutive_down.max(1) }
+    }
+}
+
+/// The verdict of one monitor on one target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// No result yet.
+    #[default]
+    Pending,
+    /// Healthy.
+    Up {
+        /// Failures in a row since the last pass; fewer than [`Streaks::down`].
+        fails: u32,
+    },
+    /// Unhealthy.
+    Down {
+        /// Passes in a row since the last failure; fewer than [`Streaks::up`].
+        passes: u32,
+    },
+}
+
+/// A result that is final: retries have been made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The probe passed.
+    Pass,
+    /// The probe failed.
+    Fail,
+}
+
+/// What a result did to the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Nothing.
+    Same,
+    /// It is healthy now and was not.
+    TurnedUp,
+    /// It is unhealthy now and was not.
+    TurnedDown,
+}
+
+impl Standing {
+    /// The standing after `event`.
+    #[must_use]
+    pub fn next(self, event: Event, streaks: Streaks) -> (Standing, Effect) {
+        const UP: Standing = Standing::Up { fails: 0 };
+        const DOWN: Standing = Standing::Down { passes: 0 };
+        match (self, event) {
+            (Standing::Pending, Event::Pass) => (UP, Effect::TurnedUp),
+            (Standing::Pending, Event::Fail) => (DOWN, Effect::TurnedDown),
+            (Standing::Up { .. }, Event::Pass) => (UP, Effect::Same),
+            (Standing::Down { .. }, Event::Fail) => (DOWN, Effect::Same),
+            (Standing::Up { fails }, Event::Fail) => match fails.saturating_add(1) {
+                fails if fails < streaks.down => (Standing::Up { fails }, Effect::Same),
+                _ => (DOWN, Effect::TurnedDown),
+            },
+            (Standing::Down { passes }, Event::Pass) => match passes.saturating_add(1) {
+                passes if passes < streaks.up => (Standing::Down { passes }, Effect::Same),
+                _ => (UP, Effect::TurnedUp),
+            },
+        }
+    }
+
+    /// Whether there has been a result.
+    #[must_use]
+    pub const fn known(self) -> bool {
+        !matches!(self, Standing::Pending)
+    }
+}

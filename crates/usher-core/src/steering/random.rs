@@ -1,0 +1,9 @@
+//! Random: every request is drawn anew, in proportion to the weights.
+//!
+//! What is not usable is not in the sum, so its share spreads over the others in proportion.
+
+use super::{Weight, Weights};
+
+pub(super) fn weigh(candidates: impl Iterator<Item = Option<Weight>>) -> Weights {
+    Weights::of(candidates.map(|candidate| candidate.unwrap_or(Weight::ZERO)))
+}

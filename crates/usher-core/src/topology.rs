@@ -1,0 +1,226 @@
+//! A catalog made ready for look-ups: computed once, shared by every snapshot of that catalog.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+
+use crate::catalog::{Address, BalancerIx, Catalog, EndpointIx, HostPattern, PoolIx, Ssl, TlsMode};
+use crate::id::Id;
+use crate::steering::{PoolSteering, Weight};
+
+/// One endpoint, as traffic needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndpointView {
+    /// Identity: pool, address and port.
+    pub id: Id,
+    /// Its pool.
+    pub pool: PoolIx,
+    /// Name, for reports.
+    pub name: String,
+    /// Where it is.
+    pub address: Address,
+    /// Port; `None`: the default of what is spoken, see [`Transport::port`].
+    pub port: Option<u16>,
+    /// Replaces the client's `Host` towards this endpoint.
+    pub host_header: Option<String>,
+}
+
+/// How to speak to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Transport<'a> {
+    /// The port to connect to.
+    pub port: u16,
+    /// TLS; `None`: in the clear.
+    pub tls: Option<TlsProfile<'a>>,
+}
+
+/// TLS towards an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TlsProfile<'a> {
+    /// Whether the certificate is checked, against `sni` or what stands for it.
+    pub verify: bool,
+    /// Name to ask for. `None`: the `Host` that is sent to the endpoint.
+    pub sni: Option<&'a str>,
+    /// PEM file with the authorities to trust instead of the system's.
+    pub ca: Option<&'a str>,
+    /// PEM files with the certificate to show and its key.
+    pub client_cert: Option<(&'a str, &'a str)>,
+}
+
+/// A load balancer with its references resolved.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) pools: Box<[(PoolIx, Weight)]>,
+    pub(crate) fallback: PoolIx,
+    pub(crate) steering: PoolSteering,
+    pub(crate) https_only: bool,
+    /// Place of the zone in the draft.
+    pub(crate) zone: usize,
+}
+
+/// Keys are fixed because nobody but the operator puts names into these maps.
+type HostMap = HashMap<Box<str>, BalancerIx, BuildHasherDefault<SipHasher13>>;
+
+/// The hosts of some load balancers.
+#[derive(Debug, Default)]
+struct Hosts {
+    exact: HostMap,
+    below: HostMap,
+    /// The most labels of any name in `below`; a host of a thousand dots is not worth a thousand
+    /// look-ups.
+    below_labels_max: usize,
+}
+
+impl Hosts {
+    fn insert(&mut self, host: &HostPattern, balancer: BalancerIx) {
+        match host {
+            HostPattern::Exact(name) => {
+                self.exact.insert(name.as_str().into(), balancer);
+            }
+            HostPattern::Below(name) => {
+                self.below_labels_max = self.below_labels_max.max(labels(name));
+                self.below.insert(name.as_str().into(), balancer);
+            }
+        }
+    }
+
+    fn find(&self, host: &str) -> Option<BalancerIx> {
+        if let Some(&balancer) = self.exact.get(host) {
+            return Some(balancer);
+        }
+        if self.below.is_empty() {
+            return None;
+        }
+        let mut labels = labels(host);
+        let mut rest = host;
+        while let Some((_, parent)) = rest.split_once('.') {
+            (labels, rest) = (labels - 1, parent);
+            if labels <= self.below_labels_max
+                && let Some(&balancer) = self.below.get(parent)
+            {
+                return Some(balancer);
+            }
+        }
+        None
+    }
+}
+
+fn labels(host: &str) -> usize {
+    host.bytes().filter(|&byte| byte == b'.').count() + 1
+}
+
+/// A catalog with every name and reference resolved.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    catalog: Arc<Catalog>,
+    enabled: Hosts,
+    disabled: Hosts,
+    endpoints: Box<[EndpointView]>,
+    /// First endpoint of each pool, and behind the last pool the end of the table.
+    starts: Box<[u32]>,
+    routes: Box<[Route]>,
+}
+
+impl Topology {
+    pub(crate) fn new(catalog: Arc<Catalog>) -> Topology {
+        let draft = catalog.draft();
+        let (mut enabled, mut disabled) = (Hosts::default(), Hosts::default());
+        for (ix, balancer) in catalog.balancers() {
+            let hosts = if balancer.enabled { &mut enabled } else { &mut disabled };
+            hosts.insert(&balancer.host, ix);
+        }
+        let mut endpoints = Vec::new();
+        let mut starts = vec![0];
+        for (ix, pool) in catalog.pools() {
+            endpoints.extend(pool.endpoints.iter().map(|endpoint| EndpointView {
+                id: endpoint.id,
+                pool: ix,
+                name: endpoint.name.clone(),
+                address: endpoint.address.clone(),
+                port: endpoint.port,
+                host_header: endpoint.host_header.clone(),
+            }));
+            // The check bounds the number of endpoints far below `u32::MAX`.
+            starts.push(endpoints.len() as u32);
+        }
+        let routes = draft.balancers.iter().map(|balancer| {
+            let found = |id| catalog.pool_by_id(id).expect("the check found every pool");
+            let weight = |id| {
+                let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
+                Weight::from_f64(own.map_or(balancer.weight_default, |&(_, weight)| weight))
+            };
+            let zone = draft.zones.iter().position(|zone| zone.name == balancer.zone);
+            let zone = zone.expect("the check found every zone");
+            Route {
+                pools: balancer.pools.iter().map(|pool| (found(pool.id), weight(pool.id))).collect(),
+                fallback: found(balancer.fallback.id),
+                steering: balancer.steering,
+                https_only: draft.zones[zone].always_use_https,
+                zone,
+            }
+        });
+        let routes = routes.collect();
+        Topology { catalog, enabled, disabled, endpoints: endpoints.into(), starts: starts.into(), routes }
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The enabled load balancer for `host`: an exact name first, then the longest wildcard.
+    pub(crate) fn balancer_for(&self, host: &str) -> Option<BalancerIx> {
+        self.enabled.find(host)
+    }
+
+    pub(crate) fn disabled_balancer_for(&self, host: &str) -> Option<BalancerIx> {
+        self.disabled.find(host)
+    }
+
+    pub(crate) fn route(&self, balancer: BalancerIx) -> &Route {
+        &self.routes[balancer.at()]
+    }
+
+    pub(crate) fn endpoint(&self, endpoint: EndpointIx) -> &EndpointView {
+        &self.endpoints[endpoint.at()]
+    }
+
+    pub(crate) fn endpoints(&self) -> &[EndpointView] {
+        &self.endpoints
+    }
+
+    /// The endpoint at `place` inside `pool`.
+    pub(crate) fn endpoint_of(&self, pool: PoolIx, place: usize) -> EndpointIx {
+        EndpointIx(self.starts[pool.at()] + place as u32)
+    }
+
+    /// The place of `endpoint` inside its pool.
+    pub(crate) fn place_of(&self, endpoint: EndpointIx) -> (PoolIx, usize) {
+        let pool = self.endpoint(endpoint).pool;
+        (pool, (endpoint.0 - self.starts[pool.at()]) as usize)
+    }
+
+    pub(crate) fn transport(&self, balancer: BalancerIx, endpoint: EndpointIx) -> Transport<'_> {
+        let draft = self.catalog.draft();
+        let zone = &draft.zones[self.route(balancer).zone];
+        let view = self.endpoint(endpoint);
+        let own = &draft.pools[view.pool.at()].tls;
+        let verify = match (own.mode, zone.ssl) {
+            (Some(TlsMode::Off), _) => None,
+            (Some(TlsMode::Full), _) | (None, Ssl::Full) => Some(false),
+            (Some(TlsMode::Strict), _) | (None, Ssl::Strict) => Some(true),
+            (None, Ssl::Flexible) => (view.port == Some(443)).then_some(false),
+        };
+        let tls = verify.map(|verify| {
+            let with_key = [own, &zone.tls].into_iter().find(|tls| tls.client_cert.is_some());
+            TlsProfile {
+                verify,
+                sni: own.sni.as_deref().or(view.host_header.as_deref()).or(zone.tls.sni.as_deref()),
+                ca: own.ca.as_deref().or(zone.tls.ca.as_deref()),
+                client_cert: with_key.and_then(|tls| tls.client_cert.as_deref().zip(tls.client_key.as_deref())),
+            }
+        });
+        Transport { port: view.port.unwrap_or(if tls.is_some() { 443 } else { 80 }), tls }
+    }
+}

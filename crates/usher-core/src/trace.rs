@@ -1,0 +1,158 @@
+//! Why a decision is as it is, written down by the code that decides.
+//!
+//! `decide` and `explain` are one function, generic over a tracer; the tracer of traffic is `()`,
+//! whose methods are empty and whose texts are never made.
+
+use crate::catalog::{EndpointIx, PoolIx};
+use crate::health::{EndpointState, PoolState};
+
+/// The steps of a decision and what each candidate's chances were.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trace {
+    /// Name of the load balancer that matched, if one did.
+    pub balancer: Option<String>,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+    /// The candidate pools, each once; then the fallback pool, if it is not among them.
+    pub pools: Vec<PoolTrace>,
+    /// The endpoints of the chosen pool; empty when no pool was chosen.
+    pub endpoints: Vec<EndpointTrace>,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Which.
+    pub kind: StepKind,
+    /// What it did, in one sentence.
+    pub text: String,
+}
+
+/// The steps of a decision, in the order in which they are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StepKind {
+    /// Finding the load balancer.
+    Host,
+    /// Redirecting plain HTTP.
+    Https,
+    /// Which pools may be chosen.
+    Pools,
+    /// Choosing a pool.
+    Steering,
+    /// Turning to the fallback pool.
+    Fallback,
+    /// Choosing an endpoint.
+    Endpoint,
+    /// Choosing where to go when that endpoint cannot be connected to.
+    Retry,
+}
+
+impl StepKind {
+    /// Every step.
+    pub const ALL: [StepKind; 7] = [
+        StepKind::Host,
+        StepKind::Https,
+        StepKind::Pools,
+        StepKind::Steering,
+        StepKind::Fallback,
+        StepKind::Endpoint,
+        StepKind::Retry,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StepKind::Host => "host",
+            StepKind::Https => "https",
+            StepKind::Pools => "pools",
+            StepKind::Steering => "steering",
+            StepKind::Fallback => "fallback",
+            StepKind::Endpoint => "endpoint",
+            StepKind::Retry => "retry",
+        }
+    }
+}
+
+/// One candidate pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolTrace {
+    /// Which.
+    pub pool: PoolIx,
+    /// Its name.
+    pub name: String,
+    /// Whether it could be chosen.
+    pub usable: bool,
+    /// Its state.
+    pub state: PoolState,
+    /// Why it is in that state, or why it cannot be chosen.
+    pub reason: String,
+    /// Its weight in this load balancer, 0..=1.
+    pub weight: f64,
+    /// Chance that this pool is chosen for this request: 0..=1, exact.
+    pub probability: f64,
+}
+
+/// One endpoint of the chosen pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndpointTrace {
+    /// Which.
+    pub endpoint: EndpointIx,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Its port, if it has one of its own.
+    pub port: Option<u16>,
+    /// Whether it could be chosen.
+    pub usable: bool,
+    /// Its state.
+    pub state: EndpointState,
+    /// Why it is in that state, or why it cannot be chosen.
+    pub reason: String,
+    /// Its weight, 0..=1.
+    pub weight: f64,
+    /// Chance that this endpoint is chosen once its pool is: 0..=1, exact.
+    pub probability: f64,
+}
+
+/// What a decision reports to.
+pub(crate) trait Tracer {
+    /// A step; `text` is only called when it is kept.
+    fn step(&mut self, kind: StepKind, text: impl FnOnce() -> String);
+    /// The load balancer that matched.
+    fn balancer(&mut self, name: &str);
+    /// All candidate pools.
+    fn pools(&mut self, pools: impl FnOnce() -> Vec<PoolTrace>);
+    /// All endpoints of the chosen pool.
+    fn endpoints(&mut self, endpoints: impl FnOnce() -> Vec<EndpointTrace>);
+}
+
+impl Tracer for () {
+    #[inline(always)]
+    fn step(&mut self, _: StepKind, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn balancer(&mut self, _: &str) {}
+    #[inline(always)]
+    fn pools(&mut self, _: impl FnOnce() -> Vec<PoolTrace>) {}
+    #[inline(always)]
+    fn endpoints(&mut self, _: impl FnOnce() -> Vec<EndpointTrace>) {}
+}
+
+impl Tracer for Trace {
+    fn step(&mut self, kind: StepKind, text: impl FnOnce() -> String) {
+        self.steps.push(Step { kind, text: text() });
+    }
+
+    fn balancer(&mut self, name: &str) {
+        self.balancer = Some(name.to_owned());
+    }
+
+    fn pools(&mut self, pools: impl FnOnce() -> Vec<PoolTrace>) {
+        self.pools = pools();
+    }
+
+    fn endpoints(&mut self, endpoints: impl FnOnce() -> Vec<EndpointTrace>) {
+        self.endpoints = endpoints();
+    }
+}
