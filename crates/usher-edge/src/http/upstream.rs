@@ -1,0 +1,362 @@
+//! Connections to endpoints: made by one policy, kept per core, and used again.
+//!
+//! The pool belongs to one core and is touched by one thread, so it has no lock. The connection
+//! used last is taken first, so that those not needed grow old and are closed. An idle connection
+//! that the endpoint closed, or on which it said something unasked, is never used again: its
+//! socket is asked at check-out, which costs a system call only when an event came in for it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::{TlsConnector, TlsStream};
+use usher_core::catalog::Address;
+use usher_core::snapshot::{EndpointView, TlsProfile, Transport};
+
+use super::settings::Timeouts;
+use super::stream::Stream;
+use crate::resolve::Addresses;
+use crate::tls::{self, ClientConfigs, TlsFailure, TrustProfile};
+
+/// Idle connections that one core keeps to one endpoint.
+const IDLE_PER_ENDPOINT_MAX: usize = 512;
+
+/// Idle connections that one core keeps in all.
+const IDLE_MAX: usize = 8 * 1024;
+
+/// Between two looks for idle connections that are too old or closed by their endpoint.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// An endpoint could not be connected to; nothing of the request was sent. Each may be retried
+/// once at another endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConnectFailure {
+    /// Nobody listens.
+    Refused,
+    /// No answer within `timeouts.connect`.
+    Timeout,
+    /// No route, or no address: its name does not resolve.
+    Unreachable,
+    /// The TLS handshake failed, or took longer than `timeouts.tls_handshake`.
+    Tls,
+    /// Its certificate is not valid for it.
+    Certificate,
+}
+
+impl ConnectFailure {
+    /// The status that the client gets.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            ConnectFailure::Refused => 521,
+            ConnectFailure::Timeout => 522,
+            ConnectFailure::Unreachable => 523,
+            ConnectFailure::Tls => 525,
+            ConnectFailure::Certificate => 526,
+        }
+    }
+
+    /// One stable word for logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ConnectFailure::Refused => "connect-refused",
+            ConnectFailure::Timeout => "connect-timeout",
+            ConnectFailure::Unreachable => "unreachable",
+            ConnectFailure::Tls => "tls-handshake",
+            ConnectFailure::Certificate => "certificate",
+        }
+    }
+
+    fn of(error: &io::Error) -> ConnectFailure {
+        match error.kind() {
+            io::ErrorKind::TimedOut => ConnectFailure::Timeout,
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ConnectFailure::Refused,
+            _ => ConnectFailure::Unreachable,
+        }
+    }
+}
+
+/// Where to connect to and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) endpoint: &'a EndpointView,
+    pub(crate) transport: Transport<'a>,
+    /// The name to ask for and to check under TLS.
+    pub(crate) sni: &'a str,
+}
+
+/// What makes two connections interchangeable: one endpoint, one trust, one name.
+#[derive(Debug, PartialEq)]
+struct Identity {
+    endpoint: u64,
+    port: u16,
+    ip: IpAddr,
+    tls: Option<OwnTls>,
+}
+
+#[derive(Debug, PartialEq)]
+struct OwnTls {
+    verify: bool,
+    sni: Box<str>,
+    ca: Option<Box<str>>,
+    client_cert: Option<(Box<str>, Box<str>)>,
+}
+
+impl OwnTls {
+    fn is(&self, profile: &TlsProfile<'_>, sni: &str) -> bool {
+        let client_cert = self.client_cert.as_ref().map(|(cert, key)| (&**cert, &**key));
+        self.verify == profile.verify
+            && *self.sni == *sni
+            && self.ca.as_deref() == profile.ca
+            && client_cert == profile.client_cert
+    }
+}
+
+impl Target<'_> {
+    /// Equal for equal targets; different ones are told apart by [`Target::is`].
+    fn hash(&self) -> u64 {
+        let mut hash = self.endpoint.id.short() ^ u64::from(self.transport.port);
+        if self.transport.tls.is_some() {
+            let mut hasher = std::collections::hash_map::DefaultHasher::new();
+            self.sni.hash(&mut hasher);
+            hash ^= hasher.finish();
+        }
+        hash
+    }
+
+    fn is(&self, identity: &Identity) -> bool {
+        let tls = match (&identity.tls, &self.transport.tls) {
+            (None, None) => true,
+            (Some(own), Some(profile)) => own.is(profile, self.sni),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        tls && identity.endpoint == self.endpoint.id.short() && identity.port == self.transport.port
+    }
+
+    fn identity(&self, ip: IpAddr) -> Identity {
+        let tls = self.transport.tls.map(|profile| OwnTls {
+            verify: profile.verify,
+            sni: self.sni.into(),
+            ca: profile.ca.map(Into::into),
+            client_cert: profile.client_cert.map(|(cert, key)| (cert.into(), key.into())),
+        });
+        Identity { endpoint: self.endpoint.id.short(), port: self.transport.port, ip, tls }
+    }
+}
+
+/// A connection to an endpoint, in nobody's pool while somebody holds it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) io: Stream,
+    hash: u64,
+    identity: Rc<Identity>,
+    /// It served a request before, so the endpoint may have closed it meanwhile.
+    pub(crate) reused: bool,
+}
+
+impl Connection {
+    /// Whether the endpoint left it alone: no end, no error, nothing said unasked.
+    fn is_quiet(&mut self) -> bool {
+        // With a waker of nobody: the task that used it last is not to be woken, or kept, for it.
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut byte = [0];
+        matches!(Pin::new(&mut self.io).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)), Poll::Pending)
+    }
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Connection,
+    until: Instant,
+}
+
+/// The idle connections of one core.
+#[derive(Debug, Default)]
+pub struct Pool {
+    idle: RefCell<HashMap<u64, Vec<Idle>, std::hash::BuildHasherDefault<Identical>>>,
+    count: Cell<usize>,
+    sweeping: Cell<bool>,
+}
+
+/// The keys are hashes already.
+#[derive(Debug, Default)]
+struct Identical(u64);
+
+impl Hasher for Identical {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    #[must_use]
+    pub fn new() -> Rc<Pool> {
+        Rc::default()
+    }
+
+    /// Takes the connection to `target` that was used last, if one is fit to be used.
+    pub(crate) fn take(&self, target: &Target<'_>, addresses: &Addresses) -> Option<Connection> {
+        let mut pool = self.idle.borrow_mut();
+        let idle = pool.get_mut(&target.hash())?;
+        let now = Instant::now();
+        let current = match &target.endpoint.address {
+            Address::Ip(_) => None,
+            Address::Host(host) => Some(addresses.of(host)?),
+        };
+        while let Some(place) = idle.iter().rposition(|idle| target.is(&idle.connection.identity)) {
+            let Idle { mut connection, until } = idle.swap_remove(place);
+            self.count.set(self.count.get() - 1);
+            let moved = current.as_ref().is_some_and(|all| !all.contains(&connection.identity.ip));
+            if until > now && !moved && connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps `connection` for `keep`, unless the endpoint closed it or there are enough.
+    pub(crate) fn put(self: &Rc<Self>, mut connection: Connection, keep: Duration) {
+        if self.count.get() >= IDLE_MAX || !connection.is_quiet() {
+            return;
+        }
+        connection.reused = true;
+        let mut pool = self.idle.borrow_mut();
+        let idle = pool.entry(connection.hash).or_default();
+        if idle.len() >= IDLE_PER_ENDPOINT_MAX {
+            return;
+        }
+        idle.push(Idle { connection, until: Instant::now() + keep });
+        self.count.set(self.count.get() + 1);
+        if !self.sweeping.replace(true) {
+            tokio::task::spawn_local(sweep(Rc::downgrade(self)));
+        }
+    }
+
+    /// Idle connections kept.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Closes what is too old or was closed by its endpoint. Whether something is left.
+    fn sweep(&self) -> bool {
+        let now = Instant::now();
+        let mut left = 0;
+        self.idle.borrow_mut().retain(|_, idle| {
+            idle.retain_mut(|idle| idle.until > now && idle.connection.is_quiet());
+            left += idle.len();
+            !idle.is_empty()
+        });
+        self.count.set(left);
+        self.sweeping.set(left > 0);
+        left > 0
+    }
+}
+
+/// Runs while there is something to sweep: an idle core has no timer.
+async fn sweep(pool: Weak<Pool>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        match pool.upgrade() {
+            Some(pool) if pool.sweep() => {}
+            _ => return,
+        }
+    }
+}
+
+/// Makes a new connection.
+pub(crate) async fn connect(
+    target: &Target<'_>,
+    timeouts: &Timeouts,
+    addresses: &Addresses,
+    clients: &ClientConfigs,
+) -> Result<Connection, ConnectFailure> {
+    let socket = match &target.endpoint.address {
+        Address::Ip(ip) => connect_any(&[*ip], target.transport.port, timeouts.connect).await?,
+        Address::Host(host) => {
+            let all = addresses.of(host).ok_or(ConnectFailure::Unreachable)?;
+            connect_any(&all, target.transport.port, timeouts.connect).await?
+        }
+    };
+    let ip = socket.peer_addr().map_err(|error| ConnectFailure::of(&error))?.ip();
+    let io = match target.transport.tls {
+        None => Stream::Plain(socket),
+        Some(profile) => {
+            let handshake = handshake(socket, &profile, target.sni, clients);
+            // Boxed: a handshake is rare and large, and would set the size of every exchange.
+            match timeout(timeouts.tls_handshake, Box::pin(handshake)).await {
+                Ok(tls) => Stream::Tls(tls?),
+                Err(_) => return Err(ConnectFailure::Tls),
+            }
+        }
+    };
+    Ok(Connection { io, hash: target.hash(), identity: Rc::new(target.identity(ip)), reused: false })
+}
+
+/// One attempt at each address in order. All of them share `within`, so that one that does not
+/// answer leaves time for the next. The last failure is the one reported.
+async fn connect_any(ips: &[IpAddr], port: u16, within: Duration) -> Result<TcpStream, ConnectFailure> {
+    let start = Instant::now();
+    let mut failure = ConnectFailure::Unreachable;
+    for (place, &ip) in ips.iter().enumerate() {
+        let share = within / ips.len() as u32 * (place as u32 + 1);
+        match timeout_at(start + share, TcpStream::connect(SocketAddr::new(ip, port))).await {
+            Ok(Ok(socket)) => match socket.set_nodelay(true) {
+                Ok(()) => return Ok(socket),
+                Err(error) => failure = ConnectFailure::of(&error),
+            },
+            Ok(Err(error)) => failure = ConnectFailure::of(&error),
+            Err(_) => failure = ConnectFailure::Timeout,
+        }
+    }
+    Err(failure)
+}
+
+async fn handshake(
+    socket: TcpStream,
+    profile: &TlsProfile<'_>,
+    sni: &str,
+    clients: &ClientConfigs,
+) -> Result<Box<TlsStream<TcpStream>>, ConnectFailure> {
+    let trust = TrustProfile {
+        verify: profile.verify,
+        ca: profile.ca.map(PathBuf::from),
+        client_cert: profile.client_cert.map(|(cert, _)| PathBuf::from(cert)),
+        client_key: profile.client_cert.map(|(_, key)| PathBuf::from(key)),
+    };
+    // Configurations are published with the catalog that names them; between the two a reload
+    // may leave one out for a moment.
+    let config = clients.get(&trust).ok_or(ConnectFailure::Tls)?;
+    let name = ServerName::try_from(sni.to_owned()).map_err(|_| ConnectFailure::Tls)?;
+    match TlsConnector::from(Arc::clone(config)).connect(name, socket).await {
+        Ok(tls) => Ok(Box::new(TlsStream::Client(tls))),
+        Err(error) => Err(match tls::failure(&error) {
+            TlsFailure::Handshake => ConnectFailure::Tls,
+            TlsFailure::Certificate => ConnectFailure::Certificate,
+        }),
+    }
+}
