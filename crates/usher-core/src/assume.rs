@@ -62,7 +62,9 @@ pub enum AssumedEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssumptionFault {
     /// Not one of the known forms.
-    #[error("assumption {0:?} is none of \"pool NAME=critical|healthy|disabled\", \"endpoint POOL/NAME=up|down|disabled|pending\", \"weight POOL/NAME=0..1\"")]
+    #[error(
+        "assumption {0:?} is none of \"pool NAME=critical|healthy|disabled\", \"endpoint POOL/NAME=up|down|disabled|pending\", \"weight POOL/NAME=0..1\""
+    )]
     Syntax(String),
     /// A form that later parts of Usher will know.
     #[error("assumption {0:?} is not built yet")]
@@ -90,7 +92,9 @@ impl FromStr for Assumption {
         let syntax = || AssumptionFault::Syntax(text.to_owned());
         let (subject, value) = text.split_once('=').ok_or_else(syntax)?;
         let (subject, value) = (subject.trim(), value.trim());
-        let (kind, name) = subject.split_once(char::is_whitespace).unwrap_or((subject, ""));
+        let (kind, name) = subject
+            .split_once(char::is_whitespace)
+            .unwrap_or((subject, ""));
         let name = name.trim();
         let not_built = || Err(AssumptionFault::NotBuilt(text.to_owned()));
         let member = || {
@@ -105,7 +109,10 @@ impl FromStr for Assumption {
                     "disabled" => AssumedPool::Disabled,
                     _ => return Err(syntax()),
                 };
-                Ok(Assumption::Pool { pool: name.to_owned(), state })
+                Ok(Assumption::Pool {
+                    pool: name.to_owned(),
+                    state,
+                })
             }
             "endpoint" => {
                 let state = match value {
@@ -117,15 +124,27 @@ impl FromStr for Assumption {
                     _ => return Err(syntax()),
                 };
                 let (pool, endpoint) = member()?;
-                Ok(Assumption::Endpoint { pool, endpoint, state })
+                Ok(Assumption::Endpoint {
+                    pool,
+                    endpoint,
+                    state,
+                })
             }
             "weight" => {
                 let (pool, endpoint) = member()?;
-                let weight = value.parse::<f64>().ok().filter(|weight| (0.0..=1.0).contains(weight));
+                let weight = value
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|weight| (0.0..=1.0).contains(weight));
                 let weight = weight.ok_or_else(|| AssumptionFault::Weight(value.to_owned()))?;
-                Ok(Assumption::Weight { pool, endpoint, weight: Weight::from_f64(weight) })
+                Ok(Assumption::Weight {
+                    pool,
+                    endpoint,
+                    weight: Weight::from_f64(weight),
+                })
             }
-            "open" | "connections" | "rtt" | "shed" | "session" | "country" | "region" | "node" | "time" => not_built(),
+            "open" | "connections" | "rtt" | "shed" | "session" | "country" | "region" | "node"
+            | "time" => not_built(),
             _ => Err(syntax()),
         }
     }

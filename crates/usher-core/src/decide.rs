@@ -4,10 +4,10 @@
 //! plain HTTP where the zone says so, choose a pool or fall back, choose an endpoint and a second
 //! one for the single retry.
 
+use crate::catalog::PoolIx;
 use crate::decision::{Attempt, Attempts, Decision, Refusal, Response};
 use crate::request::{Request, Scheme};
 use crate::snapshot::{Counts, PoolHealth, Snapshot};
-use crate::catalog::PoolIx;
 use crate::steering::Weights;
 use crate::time::Mono;
 use crate::topology::Route;
@@ -44,10 +44,17 @@ pub(crate) fn decide<T: Tracer>(
     let route = topology.route(balancer);
     let named = snapshot.catalog().balancer(balancer);
     tracer.balancer(&named.name);
-    tracer.step(StepKind::Host, || format!("host {:?} is load balancer {:?}", request.host, named.name));
+    tracer.step(StepKind::Host, || {
+        format!("host {:?} is load balancer {:?}", request.host, named.name)
+    });
     if route.https_only && request.scheme == Scheme::Http {
-        tracer.step(StepKind::Https, || format!("zone {:?} has always_use_https on: redirect", named.zone));
-        return Decision::Respond { balancer, with: Response::RedirectToHttps };
+        tracer.step(StepKind::Https, || {
+            format!("zone {:?} has always_use_https on: redirect", named.zone)
+        });
+        return Decision::Respond {
+            balancer,
+            with: Response::RedirectToHttps,
+        };
     }
 
     let weights = weigh_pools(snapshot, route);
@@ -60,31 +67,56 @@ pub(crate) fn decide<T: Tracer>(
     };
     let name = || &snapshot.catalog().pool(pool).name;
     if fallback {
-        tracer.step(StepKind::Fallback, || format!("no pool can be chosen: fallback pool {:?}", name()));
+        tracer.step(StepKind::Fallback, || {
+            format!("no pool can be chosen: fallback pool {:?}", name())
+        });
     } else {
-        tracer.step(StepKind::Steering, || format!("steering {} chooses pool {:?}", route.steering.name(), name()));
+        tracer.step(StepKind::Steering, || {
+            format!(
+                "steering {} chooses pool {:?}",
+                route.steering.name(),
+                name()
+            )
+        });
     }
     match choose_endpoint(snapshot, pool, fallback, request.draw, tracer) {
         Some(attempts) => Decision::Forward { balancer, attempts },
-        None => Decision::Refuse { balancer: Some(balancer), reason: Refusal::NoEndpoint },
+        None => Decision::Refuse {
+            balancer: Some(balancer),
+            reason: Refusal::NoEndpoint,
+        },
     }
 }
 
 fn refuse_host(snapshot: &Snapshot, request: &Request<'_>, tracer: &mut impl Tracer) -> Decision {
     let disabled = snapshot.topology().disabled_balancer_for(request.host);
     let Some(balancer) = disabled else {
-        tracer.step(StepKind::Host, || format!("no load balancer has host {:?}", request.host));
-        return Decision::Refuse { balancer: None, reason: Refusal::UnknownHost };
+        tracer.step(StepKind::Host, || {
+            format!("no load balancer has host {:?}", request.host)
+        });
+        return Decision::Refuse {
+            balancer: None,
+            reason: Refusal::UnknownHost,
+        };
     };
     let named = snapshot.catalog().balancer(balancer);
     tracer.balancer(&named.name);
-    tracer.step(StepKind::Host, || format!("load balancer {:?} is disabled, which is as if absent", named.name));
-    Decision::Refuse { balancer: Some(balancer), reason: Refusal::Disabled }
+    tracer.step(StepKind::Host, || {
+        format!(
+            "load balancer {:?} is disabled, which is as if absent",
+            named.name
+        )
+    });
+    Decision::Refuse {
+        balancer: Some(balancer),
+        reason: Refusal::Disabled,
+    }
 }
 
 /// The chance of each pool of `route`; empty when the fallback pool is next.
 pub(crate) fn weigh_pools(snapshot: &Snapshot, route: &Route) -> Weights {
-    let usable = |&(pool, weight): &(PoolIx, _)| snapshot.pool_health(pool).usable.then_some(weight);
+    let usable =
+        |&(pool, weight): &(PoolIx, _)| snapshot.pool_health(pool).usable.then_some(weight);
     route.steering.weigh(route.pools.iter().map(usable))
 }
 
@@ -97,7 +129,11 @@ fn choose_endpoint(
 ) -> Option<Attempts> {
     let health = snapshot.pool_health(pool);
     let steering = snapshot.catalog().pool(pool).steering;
-    let candidates = if fallback { &health.last_resort } else { &health.candidates };
+    let candidates = if fallback {
+        &health.last_resort
+    } else {
+        &health.candidates
+    };
     let weights = steering.weigh(candidates.iter().copied());
     tracer.endpoints(|| endpoints_traced(snapshot, pool, fallback, &weights));
     let name = |place: usize| &snapshot.catalog().pool(pool).endpoints[place].name;
@@ -105,18 +141,35 @@ fn choose_endpoint(
         tracer.step(StepKind::Endpoint, || no_endpoint_text(health));
         return None;
     };
-    tracer.step(StepKind::Endpoint, || format!("steering {} chooses endpoint {:?}", steering.name(), name(first)));
+    tracer.step(StepKind::Endpoint, || {
+        format!(
+            "steering {} chooses endpoint {:?}",
+            steering.name(),
+            name(first)
+        )
+    });
     let second = weights.without(first).draw(mix(draw, Purpose::Retry));
     tracer.step(StepKind::Retry, || match second {
         Some(place) => format!("if it cannot be connected to: endpoint {:?}", name(place)),
         None => "if it cannot be connected to: no other endpoint".to_owned(),
     });
-    let attempt = |place| Attempt { pool, endpoint: snapshot.topology().endpoint_of(pool, place), fallback };
-    Some(Attempts { first: attempt(first), retry: second.map(attempt) })
+    let attempt = |place| Attempt {
+        pool,
+        endpoint: snapshot.topology().endpoint_of(pool, place),
+        fallback,
+    };
+    Some(Attempts {
+        first: attempt(first),
+        retry: second.map(attempt),
+    })
 }
 
 fn pools_text(snapshot: &Snapshot, route: &Route) -> String {
-    let usable = route.pools.iter().filter(|(pool, _)| snapshot.pool_health(*pool).usable).count();
+    let usable = route
+        .pools
+        .iter()
+        .filter(|(pool, _)| snapshot.pool_health(*pool).usable)
+        .count();
     format!("{usable} of {} pools usable", route.pools.len())
 }
 
@@ -141,17 +194,36 @@ fn pools_traced(snapshot: &Snapshot, route: &Route, weights: &Weights) -> Vec<Po
         .map(|(place, &(pool, weight))| traced(pool, weight.as_f64(), weights.probability(place)))
         .collect();
     let chance = if weights.is_empty() { 1.0 } else { 0.0 };
-    match pools.iter_mut().find(|traced| traced.pool == route.fallback) {
+    match pools
+        .iter_mut()
+        .find(|traced| traced.pool == route.fallback)
+    {
         Some(fallback) => fallback.probability += chance,
         None => pools.push(traced(route.fallback, 1.0, chance)),
     }
     pools
 }
 
-fn endpoints_traced(snapshot: &Snapshot, pool: PoolIx, fallback: bool, weights: &Weights) -> Vec<EndpointTrace> {
+fn endpoints_traced(
+    snapshot: &Snapshot,
+    pool: PoolIx,
+    fallback: bool,
+    weights: &Weights,
+) -> Vec<EndpointTrace> {
     let health = snapshot.pool_health(pool);
-    let candidates = if fallback { &health.last_resort } else { &health.candidates };
-    let traced = |(place, (ix, view, health)): (usize, (_, &crate::topology::EndpointView, &crate::snapshot::EndpointHealth))| EndpointTrace {
+    let candidates = if fallback {
+        &health.last_resort
+    } else {
+        &health.candidates
+    };
+    let traced = |(place, (ix, view, health)): (
+        usize,
+        (
+            _,
+            &crate::topology::EndpointView,
+            &crate::snapshot::EndpointHealth,
+        ),
+    )| EndpointTrace {
         endpoint: ix,
         name: view.name.clone(),
         address: view.address.to_string(),
@@ -162,5 +234,10 @@ fn endpoints_traced(snapshot: &Snapshot, pool: PoolIx, fallback: bool, weights: 
         weight: health.weight.as_f64(),
         probability: weights.probability(place),
     };
-    snapshot.pool(pool).endpoints().enumerate().map(traced).collect()
+    snapshot
+        .pool(pool)
+        .endpoints()
+        .enumerate()
+        .map(traced)
+        .collect()
 }

@@ -108,13 +108,19 @@ impl Engine {
     /// An engine without a catalog, whose only chance is `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Engine {
-        Engine { seed, ready_timeout: READY_TIMEOUT }
+        Engine {
+            seed,
+            ready_timeout: READY_TIMEOUT,
+        }
     }
 
     /// Waits this long for first verdicts instead of [`READY_TIMEOUT`].
     #[must_use]
     pub fn with_ready_timeout(self, ready_timeout: Duration) -> Engine {
-        Engine { ready_timeout, ..self }
+        Engine {
+            ready_timeout,
+            ..self
+        }
     }
 
     /// Takes in what happened.

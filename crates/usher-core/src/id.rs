@@ -132,9 +132,13 @@ mod tests {
 
     #[test]
     fn parts_do_not_run_into_each_other() {
-        let ids = [("a", "bc"), ("ab", "c")].map(|(account, key)| Id::derive(account, Kind::Pool, key));
+        let ids =
+            [("a", "bc"), ("ab", "c")].map(|(account, key)| Id::derive(account, Kind::Pool, key));
         assert_ne!(ids[0], ids[1]);
-        assert_ne!(Id::derive("a", Kind::Pool, "b"), Id::derive("a", Kind::Monitor, "b"));
+        assert_ne!(
+            Id::derive("a", Kind::Pool, "b"),
+            Id::derive("a", Kind::Monitor, "b")
+        );
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::assume::{AssumedEndpoint, AssumedPool, Assumption, AssumptionFault};
 use crate::catalog::{BalancerIx, Catalog, EndpointIx, Monitoring, Pool, PoolIx};
 use crate::decide;
 use crate::decision::Decision;
-use crate::health::{BalancerState, EndpointReason, EndpointState, FailureReason, PoolReason, PoolState, pool_state};
+use crate::health::{
+    BalancerState, EndpointReason, EndpointState, FailureReason, PoolReason, PoolState, pool_state,
+};
 use crate::id::Id;
 use crate::request::Request;
 use crate::steering::Weight;
@@ -78,7 +80,12 @@ impl PoolHealth {
         } else if !monitored {
             (PoolState::Unknown, PoolReason::NoMonitor)
         } else {
-            let count = |state| endpoints.iter().filter(|endpoint| endpoint.state == state).count() as u32;
+            let count = |state| {
+                endpoints
+                    .iter()
+                    .filter(|endpoint| endpoint.state == state)
+                    .count() as u32
+            };
             let enabled = endpoints.len() as u32 - count(EndpointState::Disabled);
             let (healthy, pending) = (count(EndpointState::Healthy), count(EndpointState::Unknown));
             pool_state(healthy, pending, enabled, pool.endpoints_min)
@@ -93,7 +100,9 @@ impl PoolHealth {
         endpoints: Box<[EndpointHealth]>,
         since: Mono,
     ) -> PoolHealth {
-        let enabled = |endpoint: &EndpointHealth| endpoint.state != EndpointState::Disabled && endpoint.resolvable;
+        let enabled = |endpoint: &EndpointHealth| {
+            endpoint.state != EndpointState::Disabled && endpoint.resolvable
+        };
         let healthy = |endpoint: &EndpointHealth| {
             let works = match endpoint.state {
                 EndpointState::Healthy => true,
@@ -104,7 +113,10 @@ impl PoolHealth {
         };
         let weighted = |endpoint: &EndpointHealth| !endpoint.weight.is_zero();
         let weights = |may: &dyn Fn(&EndpointHealth) -> bool| -> Box<[Option<Weight>]> {
-            endpoints.iter().map(|endpoint| may(endpoint).then_some(endpoint.weight)).collect()
+            endpoints
+                .iter()
+                .map(|endpoint| may(endpoint).then_some(endpoint.weight))
+                .collect()
         };
         let candidates = weights(&|endpoint| healthy(endpoint) && weighted(endpoint));
         let carries = match state {
@@ -120,9 +132,20 @@ impl PoolHealth {
             false => weights(&enabled),
         };
         if last_resort.iter().flatten().all(|weight| weight.is_zero()) {
-            last_resort.iter_mut().flatten().for_each(|weight| *weight = Weight::ONE);
+            last_resort
+                .iter_mut()
+                .flatten()
+                .for_each(|weight| *weight = Weight::ONE);
         }
-        PoolHealth { state, reason, since, endpoints, usable, candidates, last_resort }
+        PoolHealth {
+            state,
+            reason,
+            since,
+            endpoints,
+            usable,
+            candidates,
+            last_resort,
+        }
     }
 }
 
@@ -148,12 +171,18 @@ pub struct PoolView<'a> {
 
 impl<'a> PoolView<'a> {
     /// Its endpoints in order.
-    pub fn endpoints(&self) -> impl Iterator<Item = (EndpointIx, &'a EndpointView, &'a EndpointHealth)> + use<'a> {
+    pub fn endpoints(
+        &self,
+    ) -> impl Iterator<Item = (EndpointIx, &'a EndpointView, &'a EndpointHealth)> + use<'a> {
         let (snapshot, pool) = (self.snapshot, self.ix);
-        snapshot.pools[pool.at()].endpoints.iter().enumerate().map(move |(place, health)| {
-            let ix = snapshot.topology.endpoint_of(pool, place);
-            (ix, snapshot.topology.endpoint(ix), health)
-        })
+        snapshot.pools[pool.at()]
+            .endpoints
+            .iter()
+            .enumerate()
+            .map(move |(place, health)| {
+                let ix = snapshot.topology.endpoint_of(pool, place);
+                (ix, snapshot.topology.endpoint(ix), health)
+            })
     }
 }
 
@@ -166,8 +195,16 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(revision: u64, topology: Arc<Topology>, pools: Box<[Arc<PoolHealth>]>) -> Snapshot {
-        Snapshot { revision, topology, pools }
+    pub(crate) fn new(
+        revision: u64,
+        topology: Arc<Topology>,
+        pools: Box<[Arc<PoolHealth>]>,
+    ) -> Snapshot {
+        Snapshot {
+            revision,
+            topology,
+            pools,
+        }
     }
 
     /// What is decided when nothing is known to be wrong: monitored endpoints count as healthy, and
@@ -187,7 +224,15 @@ impl Snapshot {
                     (EndpointState::Healthy, EndpointReason::Assumed)
                 };
                 let weight = Weight::from_f64(endpoint.weight);
-                EndpointHealth { state, reason, since: Mono::ZERO, weight, resolvable: true, status: None, rtt: None }
+                EndpointHealth {
+                    state,
+                    reason,
+                    since: Mono::ZERO,
+                    weight,
+                    resolvable: true,
+                    status: None,
+                    rtt: None,
+                }
             });
             Arc::new(PoolHealth::new(pool, endpoints.collect(), Mono::ZERO))
         });
@@ -203,7 +248,12 @@ impl Snapshot {
 
     /// The same decision, and why.
     #[must_use]
-    pub fn explain(&self, request: &Request<'_>, counts: &impl Counts, now: Mono) -> (Decision, Trace) {
+    pub fn explain(
+        &self,
+        request: &Request<'_>,
+        counts: &impl Counts,
+        now: Mono,
+    ) -> (Decision, Trace) {
         let mut trace = Trace::default();
         let decision = decide::decide(self, request, counts, now, &mut trace);
         (decision, trace)
@@ -254,8 +304,23 @@ impl Snapshot {
     pub fn pool(&self, ix: PoolIx) -> PoolView<'_> {
         let health = &self.pools[ix.at()];
         let pool = self.catalog().pool(ix);
-        let PoolHealth { state, reason, since, usable, .. } = **health;
-        PoolView { ix, id: pool.id, name: &pool.name, state, reason, since, usable, snapshot: self }
+        let PoolHealth {
+            state,
+            reason,
+            since,
+            usable,
+            ..
+        } = **health;
+        PoolView {
+            ix,
+            id: pool.id,
+            name: &pool.name,
+            state,
+            reason,
+            since,
+            usable,
+            snapshot: self,
+        }
     }
 
     /// Every pool.
@@ -278,7 +343,13 @@ impl Snapshot {
         if !self.catalog().balancer(ix).enabled {
             return BalancerState::Disabled;
         }
-        let pools = || self.topology.route(ix).pools.iter().map(|&(pool, _)| &*self.pools[pool.at()]);
+        let pools = || {
+            self.topology
+                .route(ix)
+                .pools
+                .iter()
+                .map(|&(pool, _)| &*self.pools[pool.at()])
+        };
         let all = |states: &[PoolState]| pools().all(|pool| states.contains(&pool.state));
         let to_fallback = decide::weigh_pools(self, self.topology.route(ix)).is_empty();
         if to_fallback && !all(&[PoolState::Unknown]) {
@@ -310,7 +381,9 @@ impl Snapshot {
     /// When one of them names a pool or endpoint that does not exist.
     pub fn assume(&self, assumptions: &[Assumption]) -> Result<Snapshot, AssumptionFault> {
         let mut assumed = self.clone();
-        assumptions.iter().try_for_each(|assumption| assumed.take(assumption))?;
+        assumptions
+            .iter()
+            .try_for_each(|assumption| assumed.take(assumption))?;
         Ok(assumed)
     }
 
@@ -319,12 +392,20 @@ impl Snapshot {
         let (Assumption::Pool { pool: name, .. }
         | Assumption::Endpoint { pool: name, .. }
         | Assumption::Weight { pool: name, .. }) = assumption;
-        let ix = catalog.pool_by_name(name).ok_or_else(|| AssumptionFault::NoPool(name.clone()))?;
+        let ix = catalog
+            .pool_by_name(name)
+            .ok_or_else(|| AssumptionFault::NoPool(name.clone()))?;
         let pool = catalog.pool(ix);
         let monitored = pool.monitoring != Monitoring::None;
         let place = |endpoint: &String| {
-            let found = pool.endpoints.iter().position(|known| known.name == *endpoint);
-            found.ok_or_else(|| AssumptionFault::NoEndpoint { pool: name.clone(), endpoint: endpoint.clone() })
+            let found = pool
+                .endpoints
+                .iter()
+                .position(|known| known.name == *endpoint);
+            found.ok_or_else(|| AssumptionFault::NoEndpoint {
+                pool: name.clone(),
+                endpoint: endpoint.clone(),
+            })
         };
         let before = &*self.pools[ix.at()];
         let mut endpoints = before.endpoints.clone();
@@ -334,7 +415,13 @@ impl Snapshot {
         };
         let counted = |endpoints| PoolHealth::new(pool, endpoints, before.since);
         let forced = |state, endpoints| {
-            PoolHealth::with_state(state, PoolReason::Assumed, monitored, endpoints, before.since)
+            PoolHealth::with_state(
+                state,
+                PoolReason::Assumed,
+                monitored,
+                endpoints,
+                before.since,
+            )
         };
         let after = match assumption {
             Assumption::Pool { state, .. } => {
@@ -343,13 +430,19 @@ impl Snapshot {
                     AssumedPool::Healthy => (PoolState::Healthy, EndpointState::Healthy),
                     AssumedPool::Disabled => (PoolState::Disabled, EndpointState::Disabled),
                 };
-                for (endpoint, known) in endpoints.iter_mut().zip(&pool.endpoints).filter(|(_, known)| known.enabled) {
+                for (endpoint, known) in endpoints
+                    .iter_mut()
+                    .zip(&pool.endpoints)
+                    .filter(|(_, known)| known.enabled)
+                {
                     let _ = known;
                     set(endpoint, each);
                 }
                 forced(state, endpoints)
             }
-            Assumption::Endpoint { endpoint, state, .. } => {
+            Assumption::Endpoint {
+                endpoint, state, ..
+            } => {
                 let state = match state {
                     AssumedEndpoint::Down => EndpointState::Critical,
                     AssumedEndpoint::Up => EndpointState::Healthy,
@@ -359,7 +452,9 @@ impl Snapshot {
                 set(&mut endpoints[place(endpoint)?], state);
                 counted(endpoints)
             }
-            Assumption::Weight { endpoint, weight, .. } => {
+            Assumption::Weight {
+                endpoint, weight, ..
+            } => {
                 endpoints[place(endpoint)?].weight = *weight;
                 counted(endpoints)
             }

@@ -128,7 +128,11 @@ impl Topology {
         let draft = catalog.draft();
         let (mut enabled, mut disabled) = (Hosts::default(), Hosts::default());
         for (ix, balancer) in catalog.balancers() {
-            let hosts = if balancer.enabled { &mut enabled } else { &mut disabled };
+            let hosts = if balancer.enabled {
+                &mut enabled
+            } else {
+                &mut disabled
+            };
             hosts.insert(&balancer.host, ix);
         }
         let mut endpoints = Vec::new();
@@ -151,10 +155,17 @@ impl Topology {
                 let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
                 Weight::from_f64(own.map_or(balancer.weight_default, |&(_, weight)| weight))
             };
-            let zone = draft.zones.iter().position(|zone| zone.name == balancer.zone);
+            let zone = draft
+                .zones
+                .iter()
+                .position(|zone| zone.name == balancer.zone);
             let zone = zone.expect("the check found every zone");
             Route {
-                pools: balancer.pools.iter().map(|pool| (found(pool.id), weight(pool.id))).collect(),
+                pools: balancer
+                    .pools
+                    .iter()
+                    .map(|pool| (found(pool.id), weight(pool.id)))
+                    .collect(),
                 fallback: found(balancer.fallback.id),
                 steering: balancer.steering,
                 https_only: draft.zones[zone].always_use_https,
@@ -162,7 +173,14 @@ impl Topology {
             }
         });
         let routes = routes.collect();
-        Topology { catalog, enabled, disabled, endpoints: endpoints.into(), starts: starts.into(), routes }
+        Topology {
+            catalog,
+            enabled,
+            disabled,
+            endpoints: endpoints.into(),
+            starts: starts.into(),
+            routes,
+        }
     }
 
     pub(crate) fn catalog(&self) -> &Arc<Catalog> {
@@ -213,14 +231,24 @@ impl Topology {
             (None, Ssl::Flexible) => (view.port == Some(443)).then_some(false),
         };
         let tls = verify.map(|verify| {
-            let with_key = [own, &zone.tls].into_iter().find(|tls| tls.client_cert.is_some());
+            let with_key = [own, &zone.tls]
+                .into_iter()
+                .find(|tls| tls.client_cert.is_some());
             TlsProfile {
                 verify,
-                sni: own.sni.as_deref().or(view.host_header.as_deref()).or(zone.tls.sni.as_deref()),
+                sni: own
+                    .sni
+                    .as_deref()
+                    .or(view.host_header.as_deref())
+                    .or(zone.tls.sni.as_deref()),
                 ca: own.ca.as_deref().or(zone.tls.ca.as_deref()),
-                client_cert: with_key.and_then(|tls| tls.client_cert.as_deref().zip(tls.client_key.as_deref())),
+                client_cert: with_key
+                    .and_then(|tls| tls.client_cert.as_deref().zip(tls.client_key.as_deref())),
             }
         });
-        Transport { port: view.port.unwrap_or(if tls.is_some() { 443 } else { 80 }), tls }
+        Transport {
+            port: view.port.unwrap_or(if tls.is_some() { 443 } else { 80 }),
+            tls,
+        }
     }
 }

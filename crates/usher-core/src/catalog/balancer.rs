@@ -40,6 +40,27 @@ pub enum HostPattern {
     Below(String),
 }
 
+impl HostPattern {
+    /// From a name in lower case: one that starts with `*.` is a wildcard. Whether the rest is a
+    /// hostname is for [`super::Catalog::check`] to say.
+    #[must_use]
+    pub fn parse(name: &str) -> HostPattern {
+        match name.strip_prefix("*.") {
+            Some(base) => HostPattern::Below(base.to_owned()),
+            None => HostPattern::Exact(name.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HostPattern::Exact(name) => f.write_str(name),
+            HostPattern::Below(base) => write!(f, "*.{base}"),
+        }
+    }
+}
+
 /// A domain of the operator, and what holds for every load balancer in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zone {

@@ -1,8 +1,7 @@
-//! Every rule that a draft must keep, and what is said when it does not.
+//! What is said of a draft that cannot be: which resource, which field, and why.
 //!
-//! All faults are found, not the first: somebody who mends a file wants to mend it once.
-
-use super::Draft;
+//! All faults are found, not the first: somebody who mends a file wants to mend it once. Fields are
+//! named in the words of this crate; who read the draft knows where each of them was written.
 
 /// One thing that is wrong, and where.
 #[derive(Debug, Clone, PartialEq)]
@@ -251,14 +250,11 @@ pub enum CatalogError {
 }
 
 fn nearest_text(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!("; the nearest name is {name:?}")).unwrap_or_default()
+    nearest
+        .map(|name| format!("; the nearest name is {name:?}"))
+        .unwrap_or_default()
 }
 
 fn product(retries: u32, timeout: f64) -> String {
     format!("{} s", (f64::from(retries) + 1.0) * timeout)
-}
-
-pub(super) fn faults(draft: &Draft) -> Vec<Fault> {
-    let _ = draft;
-    Vec::new()
 }

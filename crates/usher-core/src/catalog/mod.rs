@@ -8,6 +8,8 @@ mod balancer;
 mod check;
 mod monitor;
 mod pool;
+mod rules;
+mod syntax;
 mod warn;
 
 pub use balancer::{Balancer, HostPattern, Ssl, Zone};
@@ -115,8 +117,12 @@ impl Catalog {
     /// # Errors
     /// Every fault, in the order of the draft.
     pub fn check(draft: Draft) -> Result<Catalog, Vec<Fault>> {
-        let faults = check::faults(&draft);
-        if faults.is_empty() { Ok(Catalog::indexed(draft)) } else { Err(faults) }
+        let faults = rules::faults(&draft);
+        if faults.is_empty() {
+            Ok(Catalog::indexed(draft))
+        } else {
+            Err(faults)
+        }
     }
 
     /// What is allowed and probably not meant.
@@ -127,12 +133,44 @@ impl Catalog {
 
     fn indexed(draft: Draft) -> Catalog {
         // The check bounds every list far below `u32::MAX`.
-        let pools = draft.pools.iter().zip(0..).map(|(pool, ix)| (pool.id, PoolIx(ix))).collect();
-        let monitors = draft.monitors.iter().zip(0..).map(|(monitor, ix)| (monitor.id, MonitorIx(ix))).collect();
-        let groups = draft.monitor_groups.iter().enumerate().map(|(ix, group)| (group.id, ix)).collect();
-        let balancers = draft.balancers.iter().zip(0..).map(|(balancer, ix)| (balancer.id, BalancerIx(ix))).collect();
-        let zones = draft.zones.iter().enumerate().map(|(ix, zone)| (zone.name.clone(), ix)).collect();
-        Catalog { draft, pools, monitors, groups, balancers, zones }
+        let pools = draft
+            .pools
+            .iter()
+            .zip(0..)
+            .map(|(pool, ix)| (pool.id, PoolIx(ix)))
+            .collect();
+        let monitors = draft
+            .monitors
+            .iter()
+            .zip(0..)
+            .map(|(monitor, ix)| (monitor.id, MonitorIx(ix)))
+            .collect();
+        let groups = draft
+            .monitor_groups
+            .iter()
+            .enumerate()
+            .map(|(ix, group)| (group.id, ix))
+            .collect();
+        let balancers = draft
+            .balancers
+            .iter()
+            .zip(0..)
+            .map(|(balancer, ix)| (balancer.id, BalancerIx(ix)))
+            .collect();
+        let zones = draft
+            .zones
+            .iter()
+            .enumerate()
+            .map(|(ix, zone)| (zone.name.clone(), ix))
+            .collect();
+        Catalog {
+            draft,
+            pools,
+            monitors,
+            groups,
+            balancers,
+            zones,
+        }
     }
 
     /// The checked values.
@@ -177,7 +215,12 @@ impl Catalog {
     /// Place of the pool with this name.
     #[must_use]
     pub fn pool_by_name(&self, name: &str) -> Option<PoolIx> {
-        self.draft.pools.iter().zip(0..).find(|(pool, _)| pool.name == name).map(|(_, ix)| PoolIx(ix))
+        self.draft
+            .pools
+            .iter()
+            .zip(0..)
+            .find(|(pool, _)| pool.name == name)
+            .map(|(_, ix)| PoolIx(ix))
     }
 
     /// Place of the load balancer with this id.
@@ -189,7 +232,12 @@ impl Catalog {
     /// Place of the load balancer with this name.
     #[must_use]
     pub fn balancer_by_name(&self, name: &str) -> Option<BalancerIx> {
-        let found = self.draft.balancers.iter().zip(0..).find(|(balancer, _)| balancer.name == name);
+        let found = self
+            .draft
+            .balancers
+            .iter()
+            .zip(0..)
+            .find(|(balancer, _)| balancer.name == name);
         found.map(|(_, ix)| BalancerIx(ix))
     }
 
@@ -202,7 +250,9 @@ impl Catalog {
     /// The monitor group with this id.
     #[must_use]
     pub fn monitor_group_by_id(&self, id: Id) -> Option<&MonitorGroup> {
-        self.groups.get(&id).map(|&ix| &self.draft.monitor_groups[ix])
+        self.groups
+            .get(&id)
+            .map(|&ix| &self.draft.monitor_groups[ix])
     }
 
     /// The zone with this name.
@@ -213,11 +263,19 @@ impl Catalog {
 
     /// Every pool with its place.
     pub fn pools(&self) -> impl Iterator<Item = (PoolIx, &Pool)> {
-        self.draft.pools.iter().zip(0..).map(|(pool, ix)| (PoolIx(ix), pool))
+        self.draft
+            .pools
+            .iter()
+            .zip(0..)
+            .map(|(pool, ix)| (PoolIx(ix), pool))
     }
 
     /// Every load balancer with its place.
     pub fn balancers(&self) -> impl Iterator<Item = (BalancerIx, &Balancer)> {
-        self.draft.balancers.iter().zip(0..).map(|(balancer, ix)| (BalancerIx(ix), balancer))
+        self.draft
+            .balancers
+            .iter()
+            .zip(0..)
+            .map(|(balancer, ix)| (BalancerIx(ix), balancer))
     }
 }

@@ -97,14 +97,22 @@ impl CodeSet {
     /// # Errors
     /// The first part that is none of the three forms, or is outside 100..=599.
     pub fn parse(text: &str) -> Result<CodeSet, CodeSetFault> {
-        let ranges = text.split(',').map(|part| range(part.trim())).collect::<Result<_, _>>()?;
-        Ok(CodeSet { text: text.to_owned(), ranges })
+        let ranges = text
+            .split(',')
+            .map(|part| range(part.trim()))
+            .collect::<Result<_, _>>()?;
+        Ok(CodeSet {
+            text: text.to_owned(),
+            ranges,
+        })
     }
 
     /// Whether `code` is in the set.
     #[must_use]
     pub fn contains(&self, code: u16) -> bool {
-        self.ranges.iter().any(|&(from, to)| (from..=to).contains(&code))
+        self.ranges
+            .iter()
+            .any(|&(from, to)| (from..=to).contains(&code))
     }
 
     /// As it was written.
@@ -118,12 +126,19 @@ fn range(part: &str) -> Result<(u16, u16), CodeSetFault> {
     let fault = || CodeSetFault(part.to_owned());
     let code = |text: &str| {
         let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
-        let code = text.parse::<u16>().ok().filter(|code| digits && (100..=599).contains(code));
+        let code = text
+            .parse::<u16>()
+            .ok()
+            .filter(|code| digits && (100..=599).contains(code));
         code.ok_or_else(fault)
     };
     if let Some((from, to)) = part.split_once('-') {
         let (from, to) = (code(from.trim())?, code(to.trim())?);
-        return if from <= to { Ok((from, to)) } else { Err(fault()) };
+        return if from <= to {
+            Ok((from, to))
+        } else {
+            Err(fault())
+        };
     }
     match part.as_bytes() {
         [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
@@ -176,7 +191,9 @@ mod tests {
 
     #[test]
     fn what_is_no_code_set() {
-        for text in ["", "20", "2x", "6xx", "099", "600", "299-200", "200,", "+20", "2000"] {
+        for text in [
+            "", "20", "2x", "6xx", "099", "600", "299-200", "200,", "+20", "2000",
+        ] {
             assert!(CodeSet::parse(text).is_err(), "{text}");
         }
     }

@@ -1,6 +1,7 @@
 //! What is allowed and probably not meant: said, and served all the same.
 
-use super::{Catalog, Field, Subject};
+use super::{Catalog, Field, Monitoring, Subject};
+use crate::steering::PoolSteering;
 
 /// One thing that deserves a second look.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,84 @@ pub struct Warning {
 }
 
 pub(super) fn warnings(catalog: &Catalog) -> Vec<Warning> {
-    let _ = catalog;
-    Vec::new()
+    let draft = catalog.draft();
+    let mut all = Vec::new();
+    let mut warn = |subject, field, text| {
+        all.push(Warning {
+            subject,
+            field,
+            text,
+        })
+    };
+
+    for (ix, group) in draft.monitor_groups.iter().enumerate() {
+        if !group
+            .members
+            .iter()
+            .any(|member| member.enabled && !member.monitoring_only)
+        {
+            let text = format!(
+                "monitor group {:?} has no member with a vote, so endpoints that it judges never count as healthy",
+                group.name
+            );
+            warn(Subject::MonitorGroup(ix), Field::Members, text);
+        }
+    }
+    for (ix, pool) in draft.pools.iter().enumerate() {
+        let subject = Subject::Pool(ix);
+        let (len, minimum) = (pool.endpoints.len(), pool.endpoints_min);
+        if pool.monitoring != Monitoring::None && minimum as usize > len {
+            let text = format!(
+                "pool {:?} has {len} endpoints and needs {minimum}, so it is always critical",
+                pool.name
+            );
+            warn(subject, Field::EndpointsMin, text);
+        }
+        if !pool
+            .endpoints
+            .iter()
+            .any(|endpoint| endpoint.enabled && endpoint.weight > 0.0)
+        {
+            let text = format!(
+                "pool {:?} has no enabled endpoint with a weight above 0",
+                pool.name
+            );
+            warn(subject, Field::Endpoints, text);
+        }
+    }
+    for (ix, balancer) in draft.balancers.iter().enumerate() {
+        let subject = Subject::Balancer(ix);
+        let fallback = catalog
+            .pool_by_id(balancer.fallback.id)
+            .map(|pool| catalog.pool(pool));
+        if let Some(pool) = fallback.filter(|pool| !pool.enabled) {
+            warn(
+                subject,
+                Field::Fallback,
+                format!("fallback pool {:?} is disabled", pool.name),
+            );
+        }
+        let weight = |id| {
+            let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
+            own.map_or(balancer.weight_default, |&(_, weight)| weight)
+        };
+        let random = balancer.steering == PoolSteering::Random;
+        if random && balancer.pools.iter().all(|pool| weight(pool.id) == 0.0) {
+            let text = format!(
+                "every pool of load balancer {:?} has weight 0: all goes to the fallback pool",
+                balancer.name
+            );
+            warn(subject, Field::Pools, text);
+        }
+        for (place, (pool, _)) in balancer.weights.iter().enumerate() {
+            if !balancer.pools.iter().any(|listed| listed.id == pool.id) {
+                let text = format!(
+                    "pool {:?} is not among the pools of load balancer {:?}: its weight is ignored",
+                    pool.text, balancer.name
+                );
+                warn(subject, Field::PoolWeight(place), text);
+            }
+        }
+    }
+    all
 }

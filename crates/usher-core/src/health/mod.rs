@@ -30,8 +30,12 @@ pub enum EndpointState {
 
 impl EndpointState {
     /// Every state.
-    pub const ALL: [EndpointState; 4] =
-        [EndpointState::Healthy, EndpointState::Critical, EndpointState::Unknown, EndpointState::Disabled];
+    pub const ALL: [EndpointState; 4] = [
+        EndpointState::Healthy,
+        EndpointState::Critical,
+        EndpointState::Unknown,
+        EndpointState::Disabled,
+    ];
 
     /// The word for it in reports.
     #[must_use]

@@ -77,8 +77,15 @@ impl fmt::Display for PoolReason {
             PoolReason::NoMonitor => f.write_str("no monitor"),
             PoolReason::Pending => f.write_str("no result yet"),
             PoolReason::NoneEnabled => f.write_str("no endpoint is enabled"),
-            PoolReason::Counted { healthy, enabled, minimum } => {
-                write!(f, "{healthy} of {enabled} endpoints healthy, minimum {minimum}")
+            PoolReason::Counted {
+                healthy,
+                enabled,
+                minimum,
+            } => {
+                write!(
+                    f,
+                    "{healthy} of {enabled} endpoints healthy, minimum {minimum}"
+                )
             }
             PoolReason::Assumed => f.write_str("assumed"),
         }
@@ -90,8 +97,17 @@ impl fmt::Display for PoolReason {
 /// `pending` is the number of enabled endpoints without a result; they are not healthy, and when
 /// there is nothing else the pool is unknown.
 #[must_use]
-pub fn pool_state(healthy: u32, pending: u32, enabled: u32, minimum: u32) -> (PoolState, PoolReason) {
-    let counted = PoolReason::Counted { healthy, enabled, minimum };
+pub fn pool_state(
+    healthy: u32,
+    pending: u32,
+    enabled: u32,
+    minimum: u32,
+) -> (PoolState, PoolReason) {
+    let counted = PoolReason::Counted {
+        healthy,
+        enabled,
+        minimum,
+    };
     if enabled == 0 {
         (PoolState::Critical, PoolReason::NoneEnabled)
     } else if pending == enabled {

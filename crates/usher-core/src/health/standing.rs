@@ -17,7 +17,10 @@ impl Streaks {
     /// From a monitor's settings, where 0 acts as 1.
     #[must_use]
     pub fn new(consecutive_up: u32, consecutive_down: u32) -> Streaks {
-        Streaks { up: consecutive_up.max(1), down: consecutive_down.max(1) }
+        Streaks {
+            up: consecutive_up.max(1),
+            down: consecutive_down.max(1),
+        }
     }
 }
 

@@ -30,20 +30,39 @@ pub struct Outcome {
 pub fn vote(ballots: &[Ballot]) -> Outcome {
     let down = |ballot: &Ballot| matches!(ballot.standing, Standing::Down { .. });
     let agrees = |with_down: bool| {
-        ballots.iter().position(|ballot| ballot.votes && ballot.standing.known() && down(ballot) == with_down)
+        ballots
+            .iter()
+            .position(|ballot| ballot.votes && ballot.standing.known() && down(ballot) == with_down)
     };
-    let decisive = ballots.iter().position(|ballot| ballot.votes && ballot.decisive && down(ballot));
+    let decisive = ballots
+        .iter()
+        .position(|ballot| ballot.votes && ballot.decisive && down(ballot));
     if decisive.is_some() {
-        return Outcome { state: EndpointState::Critical, because: decisive };
+        return Outcome {
+            state: EndpointState::Critical,
+            because: decisive,
+        };
     }
     let (mut cast, mut against) = (0, 0);
-    for ballot in ballots.iter().filter(|ballot| ballot.votes && ballot.standing.known()) {
+    for ballot in ballots
+        .iter()
+        .filter(|ballot| ballot.votes && ballot.standing.known())
+    {
         cast += 1;
         against += usize::from(down(ballot));
     }
     match (cast, against) {
-        (0, _) => Outcome { state: EndpointState::Unknown, because: None },
-        _ if against * 2 > cast => Outcome { state: EndpointState::Critical, because: agrees(true) },
-        _ => Outcome { state: EndpointState::Healthy, because: agrees(false) },
+        (0, _) => Outcome {
+            state: EndpointState::Unknown,
+            because: None,
+        },
+        _ if against * 2 > cast => Outcome {
+            state: EndpointState::Critical,
+            because: agrees(true),
+        },
+        _ => Outcome {
+            state: EndpointState::Healthy,
+            because: agrees(false),
+        },
     }
 }

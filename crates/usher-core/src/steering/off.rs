@@ -5,5 +5,7 @@
 use super::{Weight, Weights};
 
 pub(super) fn weigh(mut candidates: impl Iterator<Item = Option<Weight>>) -> Weights {
-    candidates.position(|candidate| candidate.is_some()).map_or_else(Weights::none, Weights::certain)
+    candidates
+        .position(|candidate| candidate.is_some())
+        .map_or_else(Weights::none, Weights::certain)
 }

@@ -47,7 +47,11 @@ impl Weights {
     /// No candidate at all.
     #[must_use]
     pub fn none() -> Weights {
-        Weights { each: [0; CANDIDATES_MAX], len: 0, total: 0 }
+        Weights {
+            each: [0; CANDIDATES_MAX],
+            len: 0,
+            total: 0,
+        }
     }
 
     /// Exactly one.
@@ -85,7 +89,11 @@ impl Weights {
     #[must_use]
     pub fn probability(&self, candidate: usize) -> f64 {
         let each = self.each[..self.len].get(candidate).copied().unwrap_or(0);
-        if each == 0 { 0.0 } else { f64::from(each) / self.total as f64 }
+        if each == 0 {
+            0.0
+        } else {
+            f64::from(each) / self.total as f64
+        }
     }
 
     /// The candidate that `draw`, 64 random bits, falls on; `None` when there is none.
