@@ -8,7 +8,7 @@ pub enum HeadFault {
     /// A line ends in LF without CR.
     #[error("line ends in a bare line feed")]
     BareLf,
-    /// A CR stands anywhere but before LF.
+    /// A CR without LF where a field begins. Inside a value it is [`HeadFault::FieldValue`].
     #[error("carriage return without line feed")]
     BareCr,
     /// A field continues on a line that starts with white space.
@@ -237,7 +237,7 @@ pub enum BodyFault {
     /// More than 16 digits.
     #[error("chunk size does not fit 64 bits")]
     ChunkSizeOverflow,
-    /// A control character in an extension, or more than 1 KiB of them.
+    /// A control character in an extension, or a size line beyond 1 KiB.
     #[error("chunk extension is malformed or too long")]
     ChunkExtension,
     /// Far more framing than data: somebody is wasting our time.

@@ -49,8 +49,12 @@ pub enum FieldName {
     Trailer,
     TransferEncoding,
     Upgrade,
+    TrueClientIp,
     UserAgent,
     Via,
+    WwwAuthenticate,
+    /// Any other `X-Forwarded-*`.
+    XForwarded,
     XForwardedFor,
     XForwardedHost,
     XForwardedProto,
@@ -70,7 +74,7 @@ impl FieldName {
                 .map_or(Other, |&(_, field)| field)
         };
         // By length first: a head holds mostly names that share theirs with none or one of ours.
-        match name.len() {
+        let id = match name.len() {
             2 => is(&[("te", Te)]),
             3 => is(&[("via", Via)]),
             4 => is(&[("host", Host), ("date", Date)]),
@@ -109,6 +113,7 @@ impl FieldName {
                 ("x-forwarded-host", XForwardedHost),
                 ("cf-connecting-ip", CfConnectingIp),
                 ("proxy-connection", ProxyConnection),
+                ("www-authenticate", WwwAuthenticate),
             ]),
             17 => is(&[
                 ("transfer-encoding", TransferEncoding),
@@ -118,7 +123,12 @@ impl FieldName {
             19 => is(&[("proxy-authorization", ProxyAuthorization)]),
             25 => is(&[("proxy-authentication-info", ProxyAuthenticationInfo)]),
             _ => Other,
+        };
+        let prefix = name.get(..12);
+        if id == Other && prefix.is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded-")) {
+            return XForwarded;
         }
+        id
     }
 
     /// Means something to this connection only.
@@ -159,6 +169,9 @@ impl FieldName {
                 | Host
                 | Range
                 | SetCookie
+                | TrueClientIp
+                | WwwAuthenticate
+                | XForwarded
                 | XForwardedFor
                 | XForwardedHost
                 | XForwardedProto
@@ -404,3 +417,50 @@ const TOKEN: [bool; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        for (spelling, name) in [
+            ("te", FieldName::Te),
+            ("HOST", FieldName::Host),
+            ("Content-Length", FieldName::ContentLength),
+            ("transfer-ENCODING", FieldName::TransferEncoding),
+            ("x-Forwarded-For", FieldName::XForwardedFor),
+            ("X-Forwarded-Port", FieldName::XForwarded),
+            ("X-Forwarded", FieldName::Other),
+            ("Content_Length", FieldName::Other),
+            ("", FieldName::Other),
+        ] {
+            assert_eq!(FieldName::of(spelling.as_bytes()), name, "{spelling}");
+        }
+    }
+
+    #[test]
+    fn tokens_and_values_are_what_the_rfc_says() {
+        for byte in 0..=u8::MAX {
+            let separator = b"\"(),/:;<=>?@[\\]{}".contains(&byte);
+            assert_eq!(
+                is_token(&[byte]),
+                byte.is_ascii_graphic() && !separator,
+                "{byte:#x}"
+            );
+            assert_eq!(
+                is_value(&[byte]),
+                byte == b'\t' || (byte >= b' ' && byte != 0x7f),
+                "{byte:#x}"
+            );
+        }
+        assert!(!is_token(b""));
+        assert!(is_value(b""));
+    }
+
+    #[test]
+    fn lists_are_split_at_commas() {
+        let items: Vec<_> = list_items(b" a,b ,\t,, c d,").collect();
+        assert_eq!(items, [&b"a"[..], b"b", b"c d"]);
+    }
+}

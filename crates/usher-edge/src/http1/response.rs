@@ -9,6 +9,9 @@ use super::{
     BodyLength, FieldName, Fields, HeadLimits, Method, Parsed, ResponseFault, Span, Version,
 };
 
+/// What every status line starts with.
+const VERSION_START: &[u8] = b"HTTP/";
+
 /// What was asked: an answer cannot be read without it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
@@ -99,18 +102,18 @@ fn parse(
     head: &mut ResponseHead,
 ) -> Result<Parsed, ResponseFault> {
     let len = loop {
-        match head.scan.step(buf, limits, 0)? {
+        let step = head.scan.step(buf, limits, 0);
+        if let (Ok(Step::Partial) | Err(_), Some(start)) = (&step, head.scan.start(buf)) {
+            let known = start.len().min(VERSION_START.len());
+            if start[..known] != VERSION_START[..known] {
+                return Err(ResponseFault::StatusLine);
+            }
+        }
+        match step? {
             Step::Start(line) => status_line(buf, line, head)?,
             Step::Field => {}
             Step::End { len } => break len,
-            Step::Partial { line, first } => {
-                let start = &buf[line..];
-                let known = start.len().min(b"HTTP/".len());
-                if first && start[..known] != b"HTTP/"[..known] {
-                    return Err(ResponseFault::StatusLine);
-                }
-                return Ok(Parsed::Partial);
-            }
+            Step::Partial => return Ok(Parsed::Partial),
         }
     };
     head.len = len;
@@ -199,4 +202,359 @@ fn status_line(
     let end = start + line.len();
     head.reason = Span::new(end - reason.len(), end);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::{FramingFault, HeadFault};
+
+    const GET: Asked = Asked {
+        method: Method::Get,
+        websocket: false,
+    };
+    const HEAD: Asked = Asked {
+        method: Method::Head,
+        websocket: false,
+    };
+    const WEBSOCKET: Asked = Asked {
+        method: Method::Get,
+        websocket: true,
+    };
+
+    #[test]
+    fn a_plain_response_is_taken_apart() {
+        let (buf, head) = accepted(
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\nServer: x\r\n\r\nabc",
+            GET,
+        );
+        assert_eq!(
+            (head.status, head.reason.of(&buf)),
+            (404, &b"Not Found"[..])
+        );
+        assert_eq!(
+            (head.kind, head.version, head.keep_alive),
+            (ResponseKind::Final, Version::Http11, true)
+        );
+        assert_eq!(
+            (head.body, head.content_length),
+            (BodyLength::Exactly(3), Some(3))
+        );
+        assert_eq!(head.len, buf.len() - 3);
+        for line in [
+            "HTTP/1.1 200",
+            "HTTP/1.1 200 ",
+            "HTTP/1.1 200 caf\u{e9} \t(x)",
+            "HTTP/1.0 599 x",
+        ] {
+            accepted(&format!("{line}\r\n\r\n"), GET);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_body_depends_on_what_was_asked() {
+        use BodyLength::*;
+        for (asked, text, body, keep_alive) in [
+            (
+                GET,
+                "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n",
+                Exactly(7),
+                true,
+            ),
+            (
+                GET,
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Chunked,
+                true,
+            ),
+            (GET, "HTTP/1.1 200 OK\r\n\r\n", UntilClose, false),
+            (
+                GET,
+                "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n",
+                UntilClose,
+                false,
+            ),
+            (HEAD, "HTTP/1.1 200 OK\r\n\r\n", Empty, true),
+            (
+                HEAD,
+                "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n",
+                Empty,
+                true,
+            ),
+            (
+                HEAD,
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Empty,
+                true,
+            ),
+            (GET, "HTTP/1.1 204 No Content\r\n\r\n", Empty, true),
+            (
+                GET,
+                "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n",
+                Empty,
+                true,
+            ),
+            (
+                GET,
+                "HTTP/1.1 204 No Content\r\nContent-Length: 7\r\n\r\n",
+                Empty,
+                false,
+            ),
+            (
+                GET,
+                "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Empty,
+                false,
+            ),
+            (
+                GET,
+                "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+                Empty,
+                true,
+            ),
+            (GET, "HTTP/1.1 304 Not Modified\r\n\r\n", Empty, true),
+            (
+                GET,
+                "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",
+                Exactly(0),
+                true,
+            ),
+            (
+                GET,
+                "HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\n",
+                Exactly(7),
+                false,
+            ),
+            (
+                GET,
+                "HTTP/1.0 200 OK\r\nContent-Length: 7\r\nConnection: Keep-Alive\r\n\r\n",
+                Exactly(7),
+                true,
+            ),
+            (GET, "HTTP/1.0 200 OK\r\n\r\n", UntilClose, false),
+            (
+                GET,
+                "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n",
+                Exactly(7),
+                false,
+            ),
+            (
+                GET,
+                "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: a b\r\n\r\n",
+                Exactly(7),
+                false,
+            ),
+        ] {
+            let (_, head) = accepted(text, asked);
+            assert_eq!((head.body, head.keep_alive), (body, keep_alive), "{text:?}");
+        }
+        let (_, head) = accepted("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", HEAD);
+        assert_eq!(head.content_length, Some(7));
+    }
+
+    #[test]
+    fn framing_of_an_endpoint_is_read_in_one_way_only() {
+        use FramingFault::*;
+        for (fields, fault) in [
+            (
+                "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+                TeWithCl,
+            ),
+            ("Transfer-Encoding: gzip\r\n", TeUnsupported),
+            ("Transfer-Encoding: gzip, chunked\r\n", TeUnsupported),
+            (
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                TeUnsupported,
+            ),
+            ("Content-Length: 3\r\nContent-Length: 3\r\n", ClRepeated),
+            ("Content-Length: 3\r\nContent-Length: 4\r\n", ClRepeated),
+            ("Content-Length: 3,3\r\n", ClMalformed),
+            ("Content-Length: abc\r\n", ClMalformed),
+            ("Content-Length: -1\r\n", ClMalformed),
+            ("Content-Length: 99999999999999999999\r\n", ClMalformed),
+        ] {
+            refused(
+                &format!("HTTP/1.1 200 OK\r\n{fields}\r\n"),
+                GET,
+                fault.into(),
+            );
+            refused(
+                &format!("HTTP/1.1 200 OK\r\n{fields}\r\n"),
+                HEAD,
+                fault.into(),
+            );
+        }
+        refused(
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            GET,
+            TeInHttp10.into(),
+        );
+    }
+
+    #[test]
+    fn interim_responses_are_heads_of_their_own() {
+        for (line, status) in [
+            ("100 Continue", 100),
+            ("103 Early Hints", 103),
+            ("199", 199),
+        ] {
+            let (_, head) = accepted(&format!("HTTP/1.1 {line}\r\nLink: x\r\n\r\n"), GET);
+            assert_eq!(
+                (head.kind, head.status, head.body),
+                (ResponseKind::Interim, status, BodyLength::Empty)
+            );
+        }
+        refused("HTTP/1.0 100 Continue\r\n\r\n", GET, ResponseFault::Interim);
+        refused(
+            "HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n",
+            GET,
+            ResponseFault::Interim,
+        );
+        refused(
+            "HTTP/1.1 103 Early\r\nTransfer-Encoding: chunked\r\n\r\n",
+            GET,
+            ResponseFault::Interim,
+        );
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_switched_to() {
+        let switch =
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let (buf, head) = accepted(switch, WEBSOCKET);
+        assert_eq!(
+            (head.kind, head.upgrade.map(|value| value.of(&buf))),
+            (ResponseKind::Switching, Some(&b"websocket"[..]))
+        );
+        refused(switch, GET, ResponseFault::Switching);
+        for fields in [
+            "",
+            "Upgrade: websocket\r\n",
+            "Connection: upgrade\r\n",
+            "Connection: upgrade\r\nUpgrade: h2c\r\n",
+        ] {
+            refused(
+                &format!("HTTP/1.1 101 x\r\n{fields}\r\n"),
+                WEBSOCKET,
+                ResponseFault::Switching,
+            );
+        }
+        // An Upgrade anywhere else means nothing and goes no further.
+        let (_, head) = accepted(
+            "HTTP/1.1 200 OK\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n",
+            WEBSOCKET,
+        );
+        assert_eq!(
+            (head.kind, head.upgrade, head.keep_alive),
+            (ResponseKind::Final, None, true)
+        );
+        assert!(head.fields.iter().all(|field| !field.forwarded));
+    }
+
+    #[test]
+    fn nominations_of_an_endpoint_take_what_is_its_own() {
+        let (buf, head) = accepted(
+            "HTTP/1.1 200 OK\r\nConnection: X-Hop, Set-Cookie\r\nX-Hop: 1\r\nSet-Cookie: a=b\r\nKeep-Alive: 5\r\n\
+             Proxy-Authenticate: x\r\nX-End: 2\r\n\r\n",
+            GET,
+        );
+        let kept: Vec<_> = head
+            .fields
+            .iter()
+            .filter(|field| field.forwarded)
+            .map(|field| field.name.of(&buf))
+            .collect();
+        assert_eq!(kept, [&b"Set-Cookie"[..], b"X-End"]);
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused() {
+        use ResponseFault::*;
+        for (text, fault) in [
+            ("garbage\r\n\r\n", StatusLine),
+            ("\r\nHTTP/1.1 200 OK\r\n\r\n", StatusLine),
+            ("HTTP/1.1  200 OK\r\n\r\n", StatusLine),
+            ("HTTP/1.1 20 OK\r\n\r\n", StatusLine),
+            ("HTTP/1.1 2000 OK\r\n\r\n", StatusLine),
+            ("HTTP/1.1 +20 OK\r\n\r\n", StatusLine),
+            ("HTTP/1.1 200OK\r\n\r\n", StatusLine),
+            ("HTTP/1.1 200\tOK\r\n\r\n", StatusLine),
+            ("HTTP/1.1 200 O\x01K\r\n\r\n", StatusLine),
+            ("HTTP/1.1 200 O\rK\r\n\r\n", StatusLine),
+            ("HTTP/1.1\r\n\r\n", StatusLine),
+            ("HTTP/\r\n\r\n", StatusLine),
+            ("http/1.1 200 OK\r\n\r\n", StatusLine),
+            ("ICY 200 OK\r\n\r\n", StatusLine),
+            ("HTTP/2.0 200 OK\r\n\r\n", Version),
+            ("HTTP/1.2 200 OK\r\n\r\n", Version),
+            ("HTTP/1.1 099 x\r\n\r\n", Status),
+            ("HTTP/1.1 600 x\r\n\r\n", Status),
+            ("HTTP/1.1 200 OK\nA: b\r\n\r\n", Head(HeadFault::BareLf)),
+            ("HTTP/1.1 200 OK\r\nA: b\n\n", Head(HeadFault::BareLf)),
+            (
+                "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n",
+                Head(HeadFault::ObsFold),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
+                Head(HeadFault::FieldName),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nA: \0\r\n\r\n",
+                Head(HeadFault::FieldValue),
+            ),
+        ] {
+            refused(text, GET, fault);
+        }
+        refused(
+            &format!(
+                "HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n",
+                ["a"; 17].join(",")
+            ),
+            GET,
+            Connection,
+        );
+        refused(
+            &format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(64 * 1024)),
+            GET,
+            Head(HeadFault::TooLarge),
+        );
+        refused(
+            &format!("HTTP/1.1 200 OK\r\n{}", "A: b\r\n".repeat(129)),
+            GET,
+            Head(HeadFault::TooManyFields),
+        );
+        assert_eq!(Version.as_str(), "version");
+    }
+
+    fn accepted(text: &str, asked: Asked) -> (Vec<u8>, ResponseHead) {
+        let (whole, trickled) = parsed_both_ways(text, asked);
+        assert_eq!(whole.as_ref().map(|_| ()), Ok(()), "{text:?}");
+        assert_eq!(format!("{whole:?}"), format!("{trickled:?}"), "{text:?}");
+        (text.as_bytes().to_vec(), whole.unwrap())
+    }
+
+    fn refused(text: &str, asked: Asked, fault: ResponseFault) {
+        let (whole, trickled) = parsed_both_ways(text, asked);
+        assert_eq!(whole.map(|_| ()), Err(fault), "{text:?}");
+        assert_eq!(trickled.map(|_| ()), Err(fault), "byte by byte: {text:?}");
+    }
+
+    type Outcome = Result<ResponseHead, ResponseFault>;
+
+    fn parsed_both_ways(text: &str, asked: Asked) -> (Outcome, Outcome) {
+        let limits = HeadLimits::default();
+        let parse_in = |steps: std::ops::RangeInclusive<usize>| {
+            let mut head = ResponseHead::new();
+            for len in steps {
+                if parse_response(&text.as_bytes()[..len], &limits, asked, &mut head)?
+                    == Parsed::Complete
+                {
+                    return Ok(head);
+                }
+            }
+            panic!("no end: {text:?}");
+        };
+        (parse_in(text.len()..=text.len()), parse_in(1..=text.len()))
+    }
 }

@@ -29,9 +29,10 @@ pub(super) struct Scan {
 }
 
 /// What the next bytes are.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The line is not whole; it begins there.
-    Partial { line: usize, first: bool },
+    /// The line is not whole. See [`Scan::start`].
+    Partial,
     /// The start line, without its CRLF.
     Start(Range<usize>),
     /// A field line that is not a fold.
@@ -59,8 +60,13 @@ impl Scan {
         self.fields
     }
 
-    /// Whether the start line is known.
-    pub(super) fn started(&self) -> bool {
+    /// What there is of a start line whose end was not found, or was found to be no end: its
+    /// faults come first, so that the same bytes are refused by the same name however they arrive.
+    pub(super) fn start<'a>(&self, buf: &'a [u8]) -> Option<&'a [u8]> {
+        (!self.started()).then(|| &buf[self.line..self.seen])
+    }
+
+    fn started(&self) -> bool {
         self.section.is_some()
     }
 
@@ -73,21 +79,19 @@ impl Scan {
         let bytes_max = limits.head_bytes.min(HeadLimits::HEAD_BYTES_MAX);
         let window = &buf[..buf.len().min(bytes_max)];
         loop {
+            if self.started() && matches!(window.get(self.line), Some(b' ' | b'\t')) {
+                return Err(HeadFault::ObsFold);
+            }
             let Some(at) = memchr(b'\n', &window[self.seen..]) else {
                 self.seen = window.len();
-                if self.started() && matches!(window.get(self.line), Some(b' ' | b'\t')) {
-                    return Err(HeadFault::ObsFold);
-                }
                 if window.len() >= bytes_max {
                     return Err(HeadFault::TooLarge);
                 }
-                return Ok(Step::Partial {
-                    line: self.line,
-                    first: !self.started(),
-                });
+                return Ok(Step::Partial);
             };
             let feed = self.seen + at;
             if feed == self.line || window[feed - 1] != b'\r' {
+                self.seen = feed;
                 return Err(HeadFault::BareLf);
             }
             let line = self.line..feed - 1;
@@ -107,9 +111,6 @@ impl Scan {
                     return Ok(Step::Start(line));
                 }
                 (false, true) => {
-                    if matches!(window[line.start], b' ' | b'\t') {
-                        return Err(HeadFault::ObsFold);
-                    }
                     self.fields += 1;
                     if self.fields > limits.fields.min(HeadLimits::FIELDS_MAX) {
                         return Err(HeadFault::TooManyFields);
