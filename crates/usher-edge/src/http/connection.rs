@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use usher_core::request::Scheme;
+
 use super::drain::Drain;
 
 /// One client connection.
@@ -21,6 +23,12 @@ pub struct ConnInfo {
 }
 
 impl ConnInfo {
+    /// How the peer reached us.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
     /// The protocol version of the TLS session, for the access log.
     #[must_use]
     pub fn tls_version(&self) -> Option<&'static str> {

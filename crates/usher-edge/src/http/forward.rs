@@ -33,15 +33,16 @@ pub struct Visitor {
 impl Visitor {
     /// Reads the visitor from the fields of a request that came from `peer` by `scheme`.
     ///
-    /// Of a peer that is no trusted proxy the fields are not looked at.
+    /// Unless the peer is `trusted`, one of the `proxies`, the fields are not looked at.
     pub fn read<'a>(
         peer: IpAddr,
         scheme: Scheme,
+        trusted: bool,
         proxies: &[IpNet],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Visitor {
         let mut visitor = Visitor { address: peer, scheme };
-        if !trusts(proxies, peer) {
+        if !trusted {
             return visitor;
         }
         let mut found = None;
@@ -242,7 +243,9 @@ mod tests {
     }
 
     fn visitor(peer: &str, fields: &[Field<'_>]) -> Visitor {
-        Visitor::read(peer.parse().expect("peer"), Scheme::Http, &proxies(), bytes(fields))
+        let peer = peer.parse().expect("peer");
+        let trusted = trusts(&proxies(), peer);
+        Visitor::read(peer, Scheme::Http, trusted, &proxies(), bytes(fields))
     }
 
     fn address_of(peer: &str, lines: &[&str]) -> String {

@@ -1,0 +1,388 @@
+//! The access log: one JSON object a line, made by the worker and written by a thread of its own.
+//!
+//! A worker gathers lines and hands them over a bounded queue in batches. When the disk cannot keep
+//! up the queue is full, and lines are dropped and counted: a full disk must cost log lines, not
+//! requests. Peers choose much of what is written here, so every text is escaped and no line can be
+//! made to look like two, or to move a terminal's cursor.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fmt, thread};
+
+use tracing::{info, warn};
+use usher_core::snapshot::Snapshot;
+
+use super::record::Record;
+
+/// Batches that may wait for the writer; about 4 MiB of lines.
+const QUEUE_MAX: usize = 64;
+
+/// A batch this long is handed over before its time.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// How often the writer looks whether its file was moved away.
+const MOVED_CHECK: Duration = Duration::from_secs(1);
+
+/// Between two complaints about a file that cannot be written.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// Where the access log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Nowhere.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file, which is made if it is not there, appended to if it is, and opened anew when it was
+    /// moved away.
+    File(PathBuf),
+}
+
+enum Order {
+    Write { lines: u64, text: Vec<u8> },
+    Flush { done: SyncSender<()> },
+}
+
+/// The way to the writer. The writer ends when this is dropped, after all that was handed over.
+pub struct AccessLog(Option<SyncSender<Order>>);
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AccessLog").field(&self.is_on()).finish()
+    }
+}
+
+impl AccessLog {
+    /// Opens the file and starts the writer.
+    ///
+    /// # Errors
+    /// The file cannot be opened for appending, or there can be no more threads.
+    pub fn open(target: LogTarget) -> io::Result<AccessLog> {
+        let sink: Box<dyn Sink> = match target {
+            LogTarget::Off => return Ok(AccessLog(None)),
+            LogTarget::Stdout => Box::new(io::stdout()),
+            LogTarget::File(path) => Box::new(LogFile::open(path)?),
+        };
+        let (sender, orders) = sync_channel(QUEUE_MAX);
+        let writer = Writer { sink, complained: None };
+        thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run(&orders))?;
+        Ok(AccessLog(Some(sender)))
+    }
+
+    /// A log that goes nowhere.
+    #[must_use]
+    pub const fn off() -> AccessLog {
+        AccessLog(None)
+    }
+
+    /// Whether lines are wanted at all.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Waits until all that was handed over is written, or until `limit` is over. Blocks.
+    pub fn flush(&self, limit: Duration) {
+        let Some(sender) = &self.0 else { return };
+        let until = Instant::now() + limit;
+        let (done, written) = sync_channel(1);
+        let mut order = Order::Flush { done };
+        while let Err(TrySendError::Full(back)) = sender.try_send(order) {
+            order = back;
+            if Instant::now() >= until {
+                return;
+            }
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        // It may be late, but then there is nothing else to wait for.
+        let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Lines that could not be written, on this node.
+#[derive(Debug, Default)]
+pub(crate) struct Dropped(AtomicU64);
+
+impl Dropped {
+    pub(crate) fn lines(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Lines of one worker that wait to be handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    text: Vec<u8>,
+    lines: u64,
+    clock: Clock,
+}
+
+impl Batch {
+    /// Adds a line; hands over when there are many.
+    pub(crate) fn add(&mut self, log: &AccessLog, snapshot: &Snapshot, record: &Record<'_>, dropped: &Dropped) {
+        if !log.is_on() {
+            return;
+        }
+        write_line(&mut self.text, &mut self.clock, snapshot, record);
+        self.lines += 1;
+        if self.text.len() >= BATCH_BYTES {
+            self.hand_over(log, dropped);
+        }
+    }
+
+    /// Hands over what there is.
+    pub(crate) fn hand_over(&mut self, log: &AccessLog, dropped: &Dropped) {
+        if self.lines == 0 {
+            return;
+        }
+        // About as long as the last: growing by doubling would copy every line again.
+        let text = std::mem::replace(&mut self.text, Vec::new());
+        self.text.reserve(text.len().min(BATCH_BYTES + 4096));
+        let lines = std::mem::take(&mut self.lines);
+        let Some(sender) = &log.0 else { return };
+        if sender.try_send(Order::Write { lines, text }).is_err() {
+            dropped.0.fetch_add(lines, Ordering::Relaxed);
+        }
+    }
+}
+
+trait Sink: Send {
+    fn write(&mut self, text: &[u8]) -> io::Result<()>;
+}
+
+impl Sink for io::Stdout {
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        let mut out = self.lock();
+        out.write_all(text)?;
+        out.flush()
+    }
+}
+
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    checked: Instant,
+}
+
+impl LogFile {
+    fn open(path: PathBuf) -> io::Result<LogFile> {
+        let file = append(&path)?;
+        Ok(LogFile { path, file, checked: Instant::now() })
+    }
+
+    /// Whether the path leads to another file by now, or to none.
+    fn is_moved(&self) -> bool {
+        let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let (ours, now) = (self.file.metadata(), std::fs::metadata(&self.path));
+        ours.map(identity).ok() != now.map(identity).ok()
+    }
+}
+
+impl Sink for LogFile {
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        if self.checked.elapsed() >= MOVED_CHECK {
+            self.checked = Instant::now();
+            if self.is_moved() {
+                self.file = append(&self.path)?;
+                info!(path = %self.path.display(), "access log was moved away, opened anew");
+            }
+        }
+        self.file.write_all(text)
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+struct Writer {
+    sink: Box<dyn Sink>,
+    complained: Option<Instant>,
+}
+
+impl Writer {
+    fn run(mut self, orders: &Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Write { lines, text } => {
+                    if let Err(error) = self.sink.write(&text) {
+                        self.complain(lines, &error);
+                    }
+                }
+                // Nobody may wait any more.
+                Order::Flush { done } => drop(done.try_send(())),
+            }
+        }
+    }
+
+    fn complain(&mut self, lines: u64, error: &io::Error) {
+        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINT) {
+            self.complained = Some(Instant::now());
+            warn!(lines, %error, "access log cannot be written, lines are lost");
+        }
+    }
+}
+
+/// Times as text; the second is made once.
+#[derive(Debug)]
+struct Clock {
+    second: u64,
+    text: [u8; 24],
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { second: 0, text: *b"1970-01-01T00:00:00.000Z" }
+    }
+}
+
+impl Clock {
+    /// RFC 3339 in UTC with milliseconds; times before 1970 count as 1970.
+    fn format(&mut self, time: SystemTime) -> &[u8] {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        if self.second != since.as_secs() {
+            self.second = since.as_secs();
+            self.set_second();
+        }
+        digits(&mut self.text[20..23], u64::from(since.subsec_millis()));
+        &self.text
+    }
+
+    fn set_second(&mut self) {
+        let (days, second) = (self.second / 86_400, self.second % 86_400);
+        let (year, month, day) = civil(days);
+        let parts = [(0..4, year), (5..7, month), (8..10, day)];
+        let clock = [(11..13, second / 3600), (14..16, second / 60 % 60), (17..19, second % 60)];
+        for (range, value) in parts.into_iter().chain(clock) {
+            digits(&mut self.text[range], value);
+        }
+    }
+}
+
+/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Counted in years that begin in March, so that the leap day is the last of its year.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+fn digits(text: &mut [u8], mut value: u64) {
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, clock: &mut Clock, snapshot: &Snapshot, record: &Record<'_>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    out.extend_from_slice(clock.format(record.started));
+    out.extend_from_slice(b"\",\"request_id\":");
+    text(out, record.request_id.as_bytes());
+    write!(out, ",\"client\":\"{}\",\"method\":", record.client).expect("a Vec takes any bytes");
+    text(out, record.method);
+    out.extend_from_slice(b",\"host\":");
+    text(out, record.host.as_bytes());
+    out.extend_from_slice(b",\"path\":");
+    text(out, record.path);
+    number(out, "status", u64::from(record.status));
+    number(out, "bytes_in", record.bytes_in);
+    number(out, "bytes_out", record.bytes_out);
+    millis(out, "duration_ms", Some(record.duration));
+    let catalog = snapshot.catalog();
+    name(out, "load_balancer", record.balancer.map(|ix| &*catalog.balancer(ix).name));
+    name(out, "pool", record.pool.map(|ix| &*catalog.pool(ix).name));
+    name(out, "endpoint", record.endpoint.map(|ix| &*snapshot.endpoint(ix).name));
+    millis(out, "upstream_ms", record.upstream);
+    number(out, "attempts", u64::from(record.attempts));
+    // Nothing pins a visitor and no room holds one yet: every request is in this state.
+    out.extend_from_slice(b",\"session\":\"none\",\"room\":\"none\"");
+    name(out, "error", record.error);
+    name(out, "tls", record.tls);
+    name(out, "protocol", Some(record.protocol));
+    out.extend_from_slice(b"}\n");
+}
+
+fn number(out: &mut Vec<u8>, key: &str, value: u64) {
+    open(out, key);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Milliseconds with three decimals: a fast answer takes far less than one.
+fn millis(out: &mut Vec<u8>, key: &str, value: Option<Duration>) {
+    open(out, key);
+    let Some(value) = value else {
+        out.extend_from_slice(b"null");
+        return;
+    };
+    let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+    out.extend_from_slice(itoa::Buffer::new().format(micros / 1000).as_bytes());
+    let mut decimals = *b".000";
+    digits(&mut decimals[1..], micros % 1000);
+    out.extend_from_slice(&decimals);
+}
+
+fn name(out: &mut Vec<u8>, key: &str, value: Option<&str>) {
+    open(out, key);
+    match value {
+        Some(value) => text(out, value.as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn open(out: &mut Vec<u8>, key: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// A JSON string. Bytes that are no UTF-8 are written as in a URL, `%FF`; control characters, also
+/// those above ASCII, are escaped.
+fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    if bytes.iter().all(|&byte| is_plain(byte)) {
+        out.extend_from_slice(bytes);
+    } else {
+        escape(out, bytes);
+    }
+    out.push(b'"');
+}
+
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+}
+
+#[cold]
+fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
+                // Line separators end a line for some readers.
+                '\u{2028}' | '\u{2029}' => unicode(out, character),
+                character if character.is_control() => unicode(out, character),
+                character => {
+                    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+            }
+        }
+        for byte in chunk.invalid() {
+            write!(out, "%{byte:02X}").expect("a Vec takes any bytes");
+        }
+    }
+}
+
+fn unicode(out: &mut Vec<u8>, character: char) {
+    write!(out, "\\u{:04x}", u32::from(character)).expect("a Vec takes any bytes");
+}

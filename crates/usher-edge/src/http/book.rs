@@ -1,0 +1,131 @@
+//! Requests under way, by endpoint and by load balancer.
+//!
+//! They steer (least outstanding requests), they bound retries, and the state of the node shows
+//! them. Each worker counts in a cell of its own, alone on its cache line, so counting is a plain
+//! load and store; who wants to know adds the cells up. Counts belong to identities and survive
+//! reordering and reload; indices are those of one catalog.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use usher_core::catalog::{BalancerIx, Catalog, EndpointIx};
+use usher_core::id::Id;
+use usher_core::snapshot::Counts;
+
+/// Share of a load balancer's active requests that may be retries at one time.
+const RETRIES_SHARE: u32 = 5;
+
+/// Retries that are always allowed at one time.
+const RETRIES_MIN: u32 = 3;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Cell(AtomicU32);
+
+/// A count that each worker keeps its part of.
+#[derive(Debug)]
+pub(crate) struct Count(Box<[Cell]>);
+
+impl Count {
+    pub(crate) fn new(workers: usize) -> Count {
+        Count((0..workers).map(|_| Cell::default()).collect())
+    }
+
+    /// Only `worker` itself may call this: the cell has one writer.
+    pub(crate) fn add(&self, worker: usize) {
+        let cell = &self.0[worker].0;
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Only `worker` itself may call this.
+    pub(crate) fn remove(&self, worker: usize) {
+        let cell = &self.0[worker].0;
+        cell.store(cell.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn of(&self, worker: usize) -> u32 {
+        self.0[worker].0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sum(&self) -> u32 {
+        self.0.iter().map(|cell| cell.0.load(Ordering::Relaxed)).fold(0, u32::wrapping_add)
+    }
+}
+
+#[derive(Debug)]
+struct BalancerCounts {
+    active: Count,
+    /// Rare enough to be shared.
+    retries: AtomicU32,
+}
+
+/// The counts of one catalog's endpoints and load balancers.
+#[derive(Debug)]
+pub struct Book {
+    catalog: Arc<Catalog>,
+    endpoints: Box<[(Id, Arc<Count>)]>,
+    balancers: Box<[(Id, Arc<BalancerCounts>)]>,
+}
+
+impl Book {
+    /// Counts of `catalog`, those that `before` kept already among them.
+    pub(crate) fn open(catalog: &Arc<Catalog>, workers: usize, before: Option<&Book>) -> Book {
+        let known: HashMap<Id, &Arc<Count>> =
+            before.iter().flat_map(|book| &book.endpoints).map(|(id, count)| (*id, count)).collect();
+        let endpoint = |id: Id| {
+            let count = known.get(&id).map(|count| Arc::clone(count));
+            (id, count.unwrap_or_else(|| Arc::new(Count::new(workers))))
+        };
+        let known: HashMap<Id, &Arc<BalancerCounts>> =
+            before.iter().flat_map(|book| &book.balancers).map(|(id, count)| (*id, count)).collect();
+        let balancer = |id: Id| {
+            let counts = known.get(&id).map(|counts| Arc::clone(counts));
+            let new = || {
+                Arc::new(BalancerCounts { active: Count::new(workers), retries: AtomicU32::new(0) })
+            };
+            (id, counts.unwrap_or_else(new))
+        };
+        let pools = catalog.draft().pools.iter();
+        Book {
+            catalog: Arc::clone(catalog),
+            // The order of `EndpointIx`: pool by pool.
+            endpoints: pools.flat_map(|pool| &pool.endpoints).map(|found| endpoint(found.id)).collect(),
+            balancers: catalog.draft().balancers.iter().map(|found| balancer(found.id)).collect(),
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(crate) fn endpoint(&self, ix: EndpointIx) -> &Count {
+        &self.endpoints[ix.at()].1
+    }
+
+    pub(crate) fn active(&self, ix: BalancerIx) -> &Count {
+        &self.balancers[ix.at()].1.active
+    }
+
+    /// Takes one retry from the budget: at most a fifth of the load balancer's active requests and
+    /// at least 3 at a time. True: give it back with [`Book::return_retry`].
+    pub(crate) fn take_retry(&self, ix: BalancerIx) -> bool {
+        let counts = &self.balancers[ix.at()].1;
+        let allowed = (counts.active.sum() / RETRIES_SHARE).max(RETRIES_MIN);
+        let taken = counts.retries.fetch_add(1, Ordering::Relaxed) < allowed;
+        if !taken {
+            counts.retries.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    pub(crate) fn return_retry(&self, ix: BalancerIx) {
+        self.balancers[ix.at()].1.retries.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Counts for Book {
+    fn open_requests(&self, endpoint: EndpointIx) -> u32 {
+        self.endpoint(endpoint).sum()
+    }
+}

@@ -1,0 +1,442 @@
+//! What the front counts, and how a scrape reads it.
+//!
+//! A worker counts for itself, without atomics, in a [`Tally`]; a few times a second it adds that
+//! to its page, under a lock that only a scrape ever contends for and that it does not wait for.
+//! Names are looked up when the pages are read, so a request never touches a label. Labels come
+//! from the configuration and from closed lists: what a client sends is never one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+use usher_core::catalog::{BalancerIx, Catalog, EndpointIx, PoolIx};
+
+use super::access_log::Dropped;
+use super::book::{Book, Count};
+use super::record::Record;
+
+/// Upper bounds of the classes of `usher_http_request_seconds`.
+const BOUNDS: [f64; 15] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 100.0];
+
+/// A distribution of times.
+#[derive(Debug, Clone, Default)]
+struct Times {
+    classes: [u64; BOUNDS.len() + 1],
+    sum: Duration,
+}
+
+impl Times {
+    fn add(&mut self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        self.classes[BOUNDS.partition_point(|&bound| bound < seconds)] += 1;
+        self.sum += time;
+    }
+
+    fn merge(&mut self, other: &Times) {
+        self.classes.iter_mut().zip(&other.classes).for_each(|(all, more)| *all += more);
+        self.sum += other.sum;
+    }
+}
+
+impl EncodeMetric for Times {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+        let classes: Vec<_> = bounds.zip(self.classes).collect();
+        let count = self.classes.iter().sum();
+        encoder.encode_histogram::<NoLabelSet>(self.sum.as_secs_f64(), count, &classes, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+type Path = (Option<BalancerIx>, Option<PoolIx>, Option<EndpointIx>);
+
+/// What was counted by the indices of one catalog.
+#[derive(Debug, Default)]
+struct Indexed {
+    requests: HashMap<(Path, u16), u64>,
+    seconds: HashMap<Option<BalancerIx>, Times>,
+    failovers: HashMap<BalancerIx, u64>,
+    retries_denied: HashMap<BalancerIx, u64>,
+}
+
+impl Indexed {
+    fn is_empty(&self) -> bool {
+        // Every exchange is counted as a request, and the rest only in an exchange.
+        self.requests.is_empty() && self.failovers.is_empty() && self.retries_denied.is_empty()
+    }
+
+    fn take_into(&mut self, other: &mut Indexed) {
+        for (key, count) in self.requests.drain() {
+            *other.requests.entry(key).or_default() += count;
+        }
+        for (key, times) in self.seconds.drain() {
+            other.seconds.entry(key).or_default().merge(&times);
+        }
+        for (key, count) in self.failovers.drain() {
+            *other.failovers.entry(key).or_default() += count;
+        }
+        for (key, count) in self.retries_denied.drain() {
+            *other.retries_denied.entry(key).or_default() += count;
+        }
+    }
+}
+
+/// What was counted without a catalog.
+#[derive(Debug, Default, Clone)]
+struct Plain {
+    errors: BTreeMap<&'static str, u64>,
+    bytes_in: u64,
+    bytes_out: u64,
+    accepted: u64,
+    refused: u64,
+    handshakes_failed: u64,
+}
+
+impl Plain {
+    fn take_into(&mut self, other: &mut Plain) {
+        for (reason, count) in std::mem::take(&mut self.errors) {
+            *other.errors.entry(reason).or_default() += count;
+        }
+        let Plain { errors: _, bytes_in, bytes_out, accepted, refused, handshakes_failed } =
+            std::mem::take(self);
+        other.bytes_in += bytes_in;
+        other.bytes_out += bytes_out;
+        other.accepted += accepted;
+        other.refused += refused;
+        other.handshakes_failed += handshakes_failed;
+    }
+}
+
+/// What one worker has counted since it last turned it in.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    book: Option<Arc<Book>>,
+    indexed: Indexed,
+    plain: Plain,
+}
+
+impl Tally {
+    pub(crate) fn record(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>, record: &Record<'_>) {
+        let indexed = self.indexed(ledger, worker, book);
+        let path = (record.balancer, record.pool, record.endpoint);
+        *indexed.requests.entry((path, record.status)).or_default() += 1;
+        indexed.seconds.entry(record.balancer).or_default().add(record.duration);
+        self.plain.bytes_in += record.bytes_in;
+        self.plain.bytes_out += record.bytes_out;
+        if let Some(reason) = record.error {
+            *self.plain.errors.entry(reason).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn failed_over(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>, ix: BalancerIx) {
+        *self.indexed(ledger, worker, book).failovers.entry(ix).or_default() += 1;
+    }
+
+    pub(crate) fn retry_denied(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>, ix: BalancerIx) {
+        *self.indexed(ledger, worker, book).retries_denied.entry(ix).or_default() += 1;
+    }
+
+    pub(crate) fn error(&mut self, reason: &'static str) {
+        *self.plain.errors.entry(reason).or_default() += 1;
+    }
+
+    pub(crate) fn accepted(&mut self) {
+        self.plain.accepted += 1;
+    }
+
+    pub(crate) fn refused(&mut self) {
+        self.plain.refused += 1;
+    }
+
+    pub(crate) fn handshake_failed(&mut self) {
+        self.plain.handshakes_failed += 1;
+    }
+
+    /// Counts by indices of `book`; what was counted by another's is turned in first.
+    fn indexed(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>) -> &mut Indexed {
+        if !self.book.as_ref().is_some_and(|known| Arc::ptr_eq(known, book)) {
+            self.turn_in(&mut lock(&ledger.pages[worker]));
+            self.book = Some(Arc::clone(book));
+        }
+        &mut self.indexed
+    }
+
+    /// Adds everything to `page` and starts anew.
+    fn turn_in(&mut self, page: &mut Page) {
+        self.plain.take_into(&mut page.plain);
+        let Some(book) = &self.book else { return };
+        if self.indexed.is_empty() {
+            return;
+        }
+        let known = page.indexed.iter().position(|(known, _)| Arc::ptr_eq(known, book));
+        let place = known.unwrap_or_else(|| {
+            page.indexed.push((Arc::clone(book), Indexed::default()));
+            page.indexed.len() - 1
+        });
+        self.indexed.take_into(&mut page.indexed[place].1);
+    }
+}
+
+/// What a worker has turned in and nobody has read yet.
+#[derive(Debug, Default)]
+struct Page {
+    plain: Plain,
+    /// By book. Read whenever a book is opened, so there are only a few.
+    indexed: Vec<(Arc<Book>, Indexed)>,
+}
+
+/// Names instead of indices; an absent one is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Route {
+    load_balancer: String,
+    pool: String,
+    endpoint: String,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    plain: Plain,
+    requests: BTreeMap<(Route, u16), u64>,
+    seconds: BTreeMap<String, Times>,
+    failovers: BTreeMap<String, u64>,
+    retries_denied: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    fn add(&mut self, catalog: &Catalog, mut counted: Indexed) {
+        let balancer = |ix: BalancerIx| catalog.balancer(ix).name.clone();
+        for ((path, code), count) in counted.requests.drain() {
+            *self.requests.entry((route(catalog, path), code)).or_default() += count;
+        }
+        for (ix, times) in counted.seconds.drain() {
+            self.seconds.entry(ix.map(balancer).unwrap_or_default()).or_default().merge(&times);
+        }
+        for (ix, count) in counted.failovers.drain() {
+            *self.failovers.entry(balancer(ix)).or_default() += count;
+        }
+        for (ix, count) in counted.retries_denied.drain() {
+            *self.retries_denied.entry(balancer(ix)).or_default() += count;
+        }
+    }
+
+    /// Forgets what `catalog` does not have any more, or series would pile up with every reload.
+    fn prune(&mut self, catalog: &Catalog) {
+        let balancer = |name: &str| name.is_empty() || catalog.balancer_by_name(name).is_some();
+        let endpoint = |route: &Route| {
+            route.pool.is_empty()
+                || catalog.pool_by_name(&route.pool).is_some_and(|ix| {
+                    let mut endpoints = catalog.pool(ix).endpoints.iter();
+                    route.endpoint.is_empty() || endpoints.any(|known| known.name == route.endpoint)
+                })
+        };
+        self.requests.retain(|(route, _), _| balancer(&route.load_balancer) && endpoint(route));
+        self.seconds.retain(|name, _| balancer(name));
+        self.failovers.retain(|name, _| balancer(name));
+        self.retries_denied.retain(|name, _| balancer(name));
+    }
+}
+
+fn route(catalog: &Catalog, (balancer, pool, endpoint): Path) -> Route {
+    let named = |ix: EndpointIx| {
+        // The order of `EndpointIx`: pool by pool.
+        let mut endpoints = catalog.draft().pools.iter().flat_map(|pool| &pool.endpoints);
+        endpoints.nth(ix.at()).map(|endpoint| endpoint.name.clone())
+    };
+    Route {
+        load_balancer: balancer.map(|ix| catalog.balancer(ix).name.clone()).unwrap_or_default(),
+        pool: pool.map(|ix| catalog.pool(ix).name.clone()).unwrap_or_default(),
+        endpoint: endpoint.and_then(named).unwrap_or_default(),
+    }
+}
+
+/// The counts of all workers.
+#[derive(Debug)]
+pub struct Ledger {
+    pages: Box<[Mutex<Page>]>,
+    totals: Mutex<Totals>,
+    in_flight: Count,
+    connections: Count,
+    pub(crate) log_dropped: Dropped,
+    panics: AtomicU64,
+}
+
+/// Nothing that holds one of these locks can leave a count half made.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ledger {
+    pub(crate) fn new(workers: usize) -> Ledger {
+        Ledger {
+            pages: (0..workers).map(|_| Mutex::default()).collect(),
+            totals: Mutex::default(),
+            in_flight: Count::new(workers),
+            connections: Count::new(workers),
+            log_dropped: Dropped::default(),
+            panics: AtomicU64::new(0),
+        }
+    }
+
+    /// How many workers count.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Requests under way.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.sum()
+    }
+
+    /// Client connections.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.sum()
+    }
+
+    pub(crate) fn in_flight_count(&self) -> &Count {
+        &self.in_flight
+    }
+
+    pub(crate) fn connection_count(&self) -> &Count {
+        &self.connections
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes what `tally` has, unless a scrape is reading just now: then the next time will do.
+    pub(crate) fn collect(&self, worker: usize, tally: &mut Tally) {
+        if let Ok(mut page) = self.pages[worker].try_lock() {
+            tally.turn_in(&mut page);
+        }
+    }
+
+    /// Reads all pages, and forgets what the catalog of `book` does not have.
+    pub(crate) fn settle(&self, book: &Book) {
+        self.read_pages().prune(book.catalog());
+    }
+
+    fn read_pages(&self) -> std::sync::MutexGuard<'_, Totals> {
+        let mut totals = lock(&self.totals);
+        for page in &self.pages {
+            let mut page = std::mem::take(&mut *lock(page));
+            page.plain.take_into(&mut totals.plain);
+            for (book, counted) in page.indexed {
+                totals.add(book.catalog(), counted);
+            }
+        }
+        totals
+    }
+}
+
+/// Registers the front's metrics: `registry.register_collector(Box::new(FrontMetrics(plane)))`.
+#[derive(Debug)]
+pub struct FrontMetrics(pub Arc<super::plane::Plane>);
+
+impl Collector for FrontMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let ledger = self.0.ledger();
+        let totals = ledger.read_pages();
+        let mut metric = encoder.encode_descriptor(
+            "usher_http_requests",
+            "Requests that were answered, by what answered them",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((route, code), count) in &totals.requests {
+            let code = itoa::Buffer::new().format(*code).to_owned();
+            let labels = [
+                ("load_balancer", route.load_balancer.as_str()),
+                ("pool", route.pool.as_str()),
+                ("endpoint", route.endpoint.as_str()),
+                ("code", code.as_str()),
+            ];
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "usher_http_request",
+            "From the first byte of a request to the last byte of its answer",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for (name, times) in &totals.seconds {
+            times.encode(metric.encode_family(&[("load_balancer", name.as_str())])?)?;
+        }
+        let by_balancer = [
+            ("usher_failovers", "Requests that went to a second endpoint", &totals.failovers),
+            (
+                "usher_retries_denied",
+                "Second attempts that the retry budget did not allow",
+                &totals.retries_denied,
+            ),
+        ];
+        for (name, text, counts) in by_balancer {
+            let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
+            for (name, count) in counts {
+                let labels = [("load_balancer", name.as_str())];
+                metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "usher_http_errors",
+            "Exchanges that went wrong, malformed requests among them, by reason",
+            None,
+            MetricType::Counter,
+        )?;
+        for (reason, count) in &totals.plain.errors {
+            metric.encode_family(&[("reason", *reason)])?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        let gauges = [
+            ("usher_http_in_flight", "Requests under way", ledger.in_flight()),
+            ("usher_http_connections", "Client connections", ledger.connections()),
+        ];
+        for (name, text, value) in gauges {
+            let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Gauge)?;
+            metric.encode_gauge(&i64::from(value))?;
+        }
+        let plain = &totals.plain;
+        let counters = [
+            ("usher_http_received_bytes", "Bytes of request bodies", plain.bytes_in),
+            ("usher_http_sent_bytes", "Bytes of response bodies", plain.bytes_out),
+            ("usher_http_connections_accepted", "Client connections accepted", plain.accepted),
+            (
+                "usher_http_connections_refused",
+                "Client connections closed at once by limits.connections_per_client",
+                plain.refused,
+            ),
+            (
+                "usher_tls_handshakes_failed",
+                "TLS handshakes with clients that failed or took too long",
+                plain.handshakes_failed,
+            ),
+            (
+                "usher_access_log_dropped",
+                "Lines lost because the log could not keep up",
+                ledger.log_dropped.lines(),
+            ),
+            (
+                "usher_http_panics",
+                "Connections that ended in a defect of this program",
+                ledger.panics.load(Ordering::Relaxed),
+            ),
+        ];
+        for (name, text, value) in counters {
+            let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
+            metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+}
