@@ -4,4 +4,22 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access_log;
+mod bodies;
+mod check;
+mod client_framing;
+mod deadlines;
+mod drain;
+mod endpoint_faults;
+mod errors;
+mod explain;
+mod failover;
+mod forwarding;
+mod health;
+mod http2;
+mod metrics;
+mod reload;
 mod routing;
+mod start;
+mod tls;
+mod websocket;

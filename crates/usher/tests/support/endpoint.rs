@@ -42,6 +42,16 @@ impl Visit {
         let _ = self.wire.try_send(bytes); // the other side may have gone: its test says so
     }
 
+    /// The socket itself, for a script that speaks something else on it.
+    pub fn take_socket(&self) -> TcpStream {
+        self.wire.socket()
+    }
+
+    /// Cuts the connection, as a crashed machine does, and ends its endpoint's part in it.
+    pub fn reset(&mut self) {
+        self.wire.cut();
+    }
+
     fn record(&self, message: &Message) {
         let _ = self.shared.arrivals.send(message.clone()); // after the test's end nobody listens
     }
@@ -229,4 +239,41 @@ pub fn refusing() -> SocketAddr {
 /// An address as an origin of a pool.
 pub fn origin_at(name: &str, address: SocketAddr) -> Value {
     json!({"name": name, "address": address.ip().to_string(), "port": address.port()})
+}
+
+/// An address at which connections are neither taken nor refused: its queue is full.
+pub struct Blackhole {
+    address: SocketAddr,
+    _listener: socket2::Socket,
+    _queued: Vec<socket2::Socket>,
+}
+
+impl Blackhole {
+    pub fn new() -> Self {
+        use socket2::{Domain, Socket, Type};
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener
+            .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+            .unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        // A queue of length 0 holds one or two connections; the others find it full.
+        let queued = (0..4)
+            .map(|_| {
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+                socket.set_nonblocking(true).unwrap();
+                let _ = socket.connect(&address.into()); // in progress, and stays so
+                socket
+            })
+            .collect();
+        Self {
+            address,
+            _listener: listener,
+            _queued: queued,
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
 }

@@ -1,6 +1,7 @@
 //! HTTP/2 clients: a well-behaved one, and one that writes any frame.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -140,12 +141,18 @@ impl Frames {
     }
 
     pub fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.try_send(kind, flags, stream, payload)
+            .unwrap_or_else(|e| panic!("send: {e}"));
+    }
+
+    /// For frames that the other side may no longer want.
+    pub fn try_send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
         let mut frame = length[1..].to_vec();
         frame.extend([kind, flags]);
         frame.extend(stream.to_be_bytes());
         frame.extend_from_slice(payload);
-        self.0.send(frame);
+        self.0.try_send(frame)
     }
 
     /// Opens a stream with these fields, none of them checked.
@@ -153,21 +160,21 @@ impl Frames {
         self.send(HEADERS, END_STREAM | END_HEADERS, stream, &block(fields));
     }
 
-    pub fn next(&mut self) -> Frame {
-        let head = self.0.bytes(9);
+    /// The next frame, or None when the connection ended.
+    pub fn next(&mut self) -> Option<Frame> {
+        let head = self.0.try_bytes(9).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        Frame {
+        Some(Frame {
             kind: head[3],
             flags: head[4],
             stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
-            payload: self.0.bytes(length as usize),
-        }
+            payload: self.0.try_bytes(length as usize).ok()?,
+        })
     }
 
     /// Reads on until it is known what became of the stream.
     pub fn fate(&mut self, stream: u32) -> Fate {
-        loop {
-            let frame = self.next();
+        while let Some(frame) = self.next() {
             let code =
                 |at: usize| u32::from_be_bytes(frame.payload[at..at + 4].try_into().unwrap());
             match frame.kind {
@@ -177,6 +184,7 @@ impl Frames {
                 _ => {}
             }
         }
+        Fate::Gone(None)
     }
 }
 

@@ -86,7 +86,7 @@ pub struct Usher {
     /// Kind (`http`, `https`, `api`) and address of each listener.
     listeners: Vec<(String, SocketAddr)>,
     stderr: Arc<Mutex<String>>,
-    stdout: Receiver<String>,
+    stdout: Mutex<Receiver<String>>,
 }
 
 impl Usher {
@@ -96,13 +96,17 @@ impl Usher {
     }
 
     pub fn start_in(folder: Folder) -> Self {
+        Self::start_file(folder, "usher.yaml")
+    }
+
+    pub fn start_file(folder: Folder, file: &str) -> Self {
         let mut child = folder
-            .command(&["run", "--config", "usher.yaml"])
+            .command(&["run", "--config", file])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let stdout = lines_of(child.stdout.take().unwrap());
+        let stdout = Mutex::new(lines_of(child.stdout.take().unwrap()));
         let stderr = text_of(child.stderr.take().unwrap());
         let mut usher = Self {
             child,
@@ -119,7 +123,7 @@ impl Usher {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.stdout.recv_timeout(left) else {
+            let Ok(line) = self.stdout.lock().unwrap().recv_timeout(left) else {
                 panic!("usher did not get ready; stderr:\n{}", self.stderr());
             };
             if line == "ready" {
@@ -167,6 +171,11 @@ impl Usher {
 
     pub fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// The next line on stdout that came already, if any.
+    pub fn next_line(&self) -> Option<String> {
+        self.stdout.lock().unwrap().try_recv().ok()
     }
 
     /// Everything written to stderr so far.

@@ -59,6 +59,11 @@ impl Wire {
         }
     }
 
+    /// A second handle on the socket.
+    pub fn socket(&self) -> TcpStream {
+        self.socket.try_clone().unwrap()
+    }
+
     pub fn local(&self) -> SocketAddr {
         self.socket.local_addr().unwrap()
     }
@@ -84,9 +89,16 @@ impl Wire {
 
     /// Ends the connection with a reset, as a crashed machine does.
     pub fn reset(self) {
+        self.cut();
+    }
+
+    /// The same while others hold a handle on the socket: dissolving the association is what
+    /// makes the kernel send the reset at once.
+    pub fn cut(&self) {
         SockRef::from(&self.socket)
             .set_linger(Some(Duration::ZERO))
             .unwrap();
+        let _ = rustix::net::connect_unspec(&self.socket); // gone already: nothing to cut
     }
 
     /// Makes this side a slow reader: the kernel holds at most about `bytes` for it.
@@ -145,12 +157,15 @@ impl Wire {
 
     /// Exactly the next `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        self.try_bytes(count)
+            .unwrap_or_else(|end| panic!("{end:?} before {count} bytes"))
+    }
+
+    pub fn try_bytes(&mut self, count: usize) -> Result<Vec<u8>, End> {
         while self.buffer.len() < count {
-            if let Err(end) = self.fill() {
-                panic!("{end:?} after {} of {count} bytes", self.buffer.len());
-            }
+            self.fill()?;
         }
-        self.buffer.drain(..count).collect()
+        Ok(self.buffer.drain(..count).collect())
     }
 
     /// Waits for the end, and insists that nothing comes before it.
