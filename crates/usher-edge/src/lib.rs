@@ -5,5 +5,6 @@
 
 pub mod http;
 pub mod http1;
+pub mod probe;
 pub mod resolve;
 pub mod tls;

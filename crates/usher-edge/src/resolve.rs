@@ -70,7 +70,7 @@ impl Lookup {
         })
     }
 
-    fn with<F>(ask: impl Fn(String) -> F + Send + Sync + 'static) -> Lookup
+    pub(crate) fn with<F>(ask: impl Fn(String) -> F + Send + Sync + 'static) -> Lookup
     where
         F: Future<Output = io::Result<Vec<IpAddr>>> + Send + 'static,
     {
