@@ -56,7 +56,12 @@ pub(crate) struct Incoming {
 impl Incoming {
     pub(crate) fn new(length: BodyLength, limits: &HeadLimits) -> Incoming {
         let decoder = BodyDecoder::new(length, limits);
-        Incoming { ended: decoder.is_done(), decoder, piece: 0, seen: 0 }
+        Incoming {
+            ended: decoder.is_done(),
+            decoder,
+            piece: 0,
+            seen: 0,
+        }
     }
 
     /// Whether all of it was received and handed on.
@@ -235,7 +240,11 @@ impl Outgoing {
                 IoSlice::new(piece),
                 IoSlice::new(after),
             ];
-            let slices = if before == 0 { &slices[1..] } else { &slices[..] };
+            let slices = if before == 0 {
+                &slices[1..]
+            } else {
+                &slices[..]
+            };
             let mut count = ready!(Pin::new(&mut *io).poll_write_vectored(cx, slices))?;
             if count == 0 {
                 return Poll::Ready(Err(WriteFault::Io(io::ErrorKind::WriteZero.into())));

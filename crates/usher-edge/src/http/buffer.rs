@@ -44,7 +44,12 @@ impl BufferPool {
     fn lend(self: &Rc<Self>, size: usize) -> Buffer {
         let kept = self.shelf(size).and_then(|shelf| shelf.borrow_mut().pop());
         let bytes = kept.unwrap_or_else(|| vec![0; size].into_boxed_slice());
-        Buffer { pool: Rc::clone(self), bytes, start: 0, end: 0 }
+        Buffer {
+            pool: Rc::clone(self),
+            bytes,
+            start: 0,
+            end: 0,
+        }
     }
 
     fn shelf(&self, size: usize) -> Option<&RefCell<Vec<Box<[u8]>>>> {
@@ -113,7 +118,11 @@ impl Buffer {
 
     /// Reads once into the room that is left. `0` is the end of the stream; with no room left the
     /// answer is [`io::ErrorKind::OutOfMemory`], which callers avoid by asking [`Self::has_room`].
-    pub(crate) fn poll_fill<S>(&mut self, io: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<usize>>
+    pub(crate) fn poll_fill<S>(
+        &mut self,
+        io: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>>
     where
         S: AsyncRead + Unpin,
     {

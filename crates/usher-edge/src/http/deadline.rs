@@ -22,7 +22,10 @@ impl Deadline {
     /// Due `after` from now.
     pub(crate) fn new(after: Duration) -> Deadline {
         let due = Instant::now() + after;
-        Deadline { sleep: Box::pin(sleep_until(due)), due }
+        Deadline {
+            sleep: Box::pin(sleep_until(due)),
+            due,
+        }
     }
 
     /// Due at `due`, whatever it was before.

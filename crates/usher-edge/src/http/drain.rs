@@ -38,7 +38,10 @@ impl Drain {
     /// Waits until it starts.
     #[must_use]
     pub fn wait(self: &Rc<Drain>) -> Wait {
-        Wait { drain: Rc::clone(self), key: None }
+        Wait {
+            drain: Rc::clone(self),
+            key: None,
+        }
     }
 }
 

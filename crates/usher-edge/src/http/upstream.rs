@@ -83,7 +83,9 @@ impl ConnectFailure {
     fn of(error: &io::Error) -> ConnectFailure {
         match error.kind() {
             io::ErrorKind::TimedOut => ConnectFailure::Timeout,
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => ConnectFailure::Refused,
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+                ConnectFailure::Refused
+            }
             _ => ConnectFailure::Unreachable,
         }
     }
@@ -117,7 +119,10 @@ struct OwnTls {
 
 impl OwnTls {
     fn is(&self, profile: &TlsProfile<'_>, sni: &str) -> bool {
-        let client_cert = self.client_cert.as_ref().map(|(cert, key)| (&**cert, &**key));
+        let client_cert = self
+            .client_cert
+            .as_ref()
+            .map(|(cert, key)| (&**cert, &**key));
         self.verify == profile.verify
             && *self.sni == *sni
             && self.ca.as_deref() == profile.ca
@@ -151,9 +156,16 @@ impl Target<'_> {
             verify: profile.verify,
             sni: self.sni.into(),
             ca: profile.ca.map(Into::into),
-            client_cert: profile.client_cert.map(|(cert, key)| (cert.into(), key.into())),
+            client_cert: profile
+                .client_cert
+                .map(|(cert, key)| (cert.into(), key.into())),
         });
-        Identity { endpoint: self.endpoint.id.short(), port: self.transport.port, ip, tls }
+        Identity {
+            endpoint: self.endpoint.id.short(),
+            port: self.transport.port,
+            ip,
+            tls,
+        }
     }
 }
 
@@ -173,7 +185,10 @@ impl Connection {
         // With a waker of nobody: the task that used it last is not to be woken, or kept, for it.
         let mut cx = Context::from_waker(Waker::noop());
         let mut byte = [0];
-        matches!(Pin::new(&mut self.io).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)), Poll::Pending)
+        matches!(
+            Pin::new(&mut self.io).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)),
+            Poll::Pending
+        )
     }
 }
 
@@ -227,10 +242,18 @@ impl Pool {
             Address::Ip(_) => None,
             Address::Host(host) => Some(addresses.of(host)?),
         };
-        while let Some(place) = idle.iter().rposition(|idle| target.is(&idle.connection.identity)) {
-            let Idle { mut connection, until } = idle.swap_remove(place);
+        while let Some(place) = idle
+            .iter()
+            .rposition(|idle| target.is(&idle.connection.identity))
+        {
+            let Idle {
+                mut connection,
+                until,
+            } = idle.swap_remove(place);
             self.count.set(self.count.get() - 1);
-            let moved = current.as_ref().is_some_and(|all| !all.contains(&connection.identity.ip));
+            let moved = current
+                .as_ref()
+                .is_some_and(|all| !all.contains(&connection.identity.ip));
             if until > now && !moved && connection.is_quiet() {
                 return Some(connection);
             }
@@ -249,7 +272,10 @@ impl Pool {
         if idle.len() >= IDLE_PER_ENDPOINT_MAX {
             return;
         }
-        idle.push(Idle { connection, until: Instant::now() + keep });
+        idle.push(Idle {
+            connection,
+            until: Instant::now() + keep,
+        });
         self.count.set(self.count.get() + 1);
         if !self.sweeping.replace(true) {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
@@ -302,7 +328,10 @@ pub(crate) async fn connect(
             connect_any(&all, target.transport.port, timeouts.connect).await?
         }
     };
-    let ip = socket.peer_addr().map_err(|error| ConnectFailure::of(&error))?.ip();
+    let ip = socket
+        .peer_addr()
+        .map_err(|error| ConnectFailure::of(&error))?
+        .ip();
     let io = match target.transport.tls {
         None => Stream::Plain(socket),
         Some(profile) => {
@@ -314,12 +343,21 @@ pub(crate) async fn connect(
             }
         }
     };
-    Ok(Connection { io, hash: target.hash(), identity: Rc::new(target.identity(ip)), reused: false })
+    Ok(Connection {
+        io,
+        hash: target.hash(),
+        identity: Rc::new(target.identity(ip)),
+        reused: false,
+    })
 }
 
 /// One attempt at each address in order. All of them share `within`, so that one that does not
 /// answer leaves time for the next. The last failure is the one reported.
-async fn connect_any(ips: &[IpAddr], port: u16, within: Duration) -> Result<TcpStream, ConnectFailure> {
+async fn connect_any(
+    ips: &[IpAddr],
+    port: u16,
+    within: Duration,
+) -> Result<TcpStream, ConnectFailure> {
     let start = Instant::now();
     let mut failure = ConnectFailure::Unreachable;
     for (place, &ip) in ips.iter().enumerate() {
@@ -352,7 +390,10 @@ async fn handshake(
     // may leave one out for a moment.
     let config = clients.get(&trust).ok_or(ConnectFailure::Tls)?;
     let name = ServerName::try_from(sni.to_owned()).map_err(|_| ConnectFailure::Tls)?;
-    match TlsConnector::from(Arc::clone(config)).connect(name, socket).await {
+    match TlsConnector::from(Arc::clone(config))
+        .connect(name, socket)
+        .await
+    {
         Ok(tls) => Ok(Box::new(TlsStream::Client(tls))),
         Err(error) => Err(match tls::failure(&error) {
             TlsFailure::Handshake => ConnectFailure::Tls,

@@ -54,7 +54,11 @@ impl ClientConfigs {
                 Err(found) => faults.extend(found),
             }
         }
-        if faults.is_empty() { Ok(ClientConfigs(configs)) } else { Err(faults) }
+        if faults.is_empty() {
+            Ok(ClientConfigs(configs))
+        } else {
+            Err(faults)
+        }
     }
 
     /// The configuration of a profile that was loaded.
@@ -73,28 +77,51 @@ fn configure(profile: &TrustProfile) -> Result<ClientConfig, Vec<FileFault>> {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
             .build()
             .map_err(|error| {
-                let path = profile.ca.clone().unwrap_or_else(|| PathBuf::from("system trust store"));
-                vec![FileFault { path, what: format!("cannot be trusted: {error}") }]
+                let path = profile
+                    .ca
+                    .clone()
+                    .unwrap_or_else(|| PathBuf::from("system trust store"));
+                vec![FileFault {
+                    path,
+                    what: format!("cannot be trusted: {error}"),
+                }]
             })?;
-        builder.dangerous().with_custom_certificate_verifier(verifier)
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
     } else {
         let any = AnyCertificate(provider());
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(any))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(any))
     };
     let (cert, key) = match (&profile.client_cert, &profile.client_key) {
         (None, None) => return Ok(builder.with_no_client_auth()),
         (Some(cert), Some(key)) => (cert, key),
         (Some(cert), None) => {
-            return Err(vec![FileFault::new(cert, "client_cert needs client_key beside it")]);
+            return Err(vec![FileFault::new(
+                cert,
+                "client_cert needs client_key beside it",
+            )]);
         }
         (None, Some(key)) => {
-            return Err(vec![FileFault::new(key, "client_key needs client_cert beside it")]);
+            return Err(vec![FileFault::new(
+                key,
+                "client_key needs client_cert beside it",
+            )]);
         }
     };
     match (fault::certificates(cert), fault::private_key(key)) {
-        (Ok(chain), Ok(private)) => builder
-            .with_client_auth_cert(chain, private)
-            .map_err(|error| vec![FileFault::new(key, format!("does not fit client_cert: {error}"))]),
+        (Ok(chain), Ok(private)) => {
+            builder
+                .with_client_auth_cert(chain, private)
+                .map_err(|error| {
+                    vec![FileFault::new(
+                        key,
+                        format!("does not fit client_cert: {error}"),
+                    )]
+                })
+        }
         (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),
     }
 }
@@ -112,7 +139,10 @@ fn roots(ca: Option<&PathBuf>) -> Result<RootCertStore, FileFault> {
     };
     for certificate in fault::certificates(path)? {
         roots.add(certificate).map_err(|error| {
-            FileFault::new(path, format!("holds a certificate that cannot be trusted: {error}"))
+            FileFault::new(
+                path,
+                format!("holds a certificate that cannot be trusted: {error}"),
+            )
         })?;
     }
     Ok(roots)
@@ -171,7 +201,9 @@ pub enum TlsFailure {
 /// What `error`, from a handshake with an endpoint, says.
 #[must_use]
 pub fn failure(error: &io::Error) -> TlsFailure {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    let cause = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             TlsFailure::Certificate

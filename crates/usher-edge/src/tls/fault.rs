@@ -18,7 +18,10 @@ pub struct FileFault {
 
 impl FileFault {
     pub(super) fn new(path: &Path, what: impl Into<String>) -> FileFault {
-        FileFault { path: path.to_owned(), what: what.into() }
+        FileFault {
+            path: path.to_owned(),
+            what: what.into(),
+        }
     }
 }
 
@@ -39,9 +42,10 @@ pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFau
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
         let encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
         match error {
-            pem::Error::NoItemsFound if encrypted => {
-                FileFault::new(path, "the private key is encrypted; store it without a passphrase")
-            }
+            pem::Error::NoItemsFound if encrypted => FileFault::new(
+                path,
+                "the private key is encrypted; store it without a passphrase",
+            ),
             _ => FileFault::new(path, what(&error, "private key")),
         }
     })

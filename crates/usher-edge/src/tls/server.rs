@@ -53,7 +53,11 @@ impl Certificates {
                 Err(found) => faults.extend(found),
             }
         }
-        if faults.is_empty() { Ok(loaded) } else { Err(faults) }
+        if faults.is_empty() {
+            Ok(loaded)
+        } else {
+            Err(faults)
+        }
     }
 
     /// Whether there is nothing to show to a client; every handshake then fails.
@@ -72,7 +76,10 @@ impl Certificates {
             return false;
         };
         let shown = self.choices(sni);
-        !self.choices(host).iter().any(|choice| shown.contains(choice))
+        !self
+            .choices(host)
+            .iter()
+            .any(|choice| shown.contains(choice))
     }
 
     /// Certificates for `name`, the preferred one first; the default where none has it.
@@ -93,9 +100,15 @@ impl Certificates {
 
     fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().unwrap_or_default();
-        let found = self.choices(name).iter().filter_map(|&place| self.certified.get(place));
+        let found = self
+            .choices(name)
+            .iter()
+            .filter_map(|&place| self.certified.get(place));
         let verifiable = |certified: &&Arc<CertifiedKey>| {
-            certified.key.choose_scheme(hello.signature_schemes()).is_some()
+            certified
+                .key
+                .choose_scheme(hello.signature_schemes())
+                .is_some()
         };
         let mut found = found.peekable();
         let preferred = found.peek().copied();
@@ -110,7 +123,12 @@ fn names(certified: &CertifiedKey) -> Vec<Box<str>> {
     };
     let mut names: Vec<Box<str>> = leaf
         .valid_dns_names()
-        .map(|name| name.strip_prefix('*').unwrap_or(name).to_ascii_lowercase().into())
+        .map(|name| {
+            name.strip_prefix('*')
+                .unwrap_or(name)
+                .to_ascii_lowercase()
+                .into()
+        })
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -118,7 +136,10 @@ fn names(certified: &CertifiedKey) -> Vec<Box<str>> {
 }
 
 fn certify(pair: &KeyPair) -> Result<CertifiedKey, Vec<FileFault>> {
-    let (chain, key) = match (fault::certificates(&pair.cert), fault::private_key(&pair.key)) {
+    let (chain, key) = match (
+        fault::certificates(&pair.cert),
+        fault::private_key(&pair.key),
+    ) {
         (Ok(chain), Ok(key)) => (chain, key),
         (chain, key) => return Err([chain.err(), key.err()].into_iter().flatten().collect()),
     };
@@ -127,9 +148,15 @@ fn certify(pair: &KeyPair) -> Result<CertifiedKey, Vec<FileFault>> {
         let what = format!("the certificate cannot be parsed: {error}");
         return Err(vec![FileFault::new(&pair.cert, what)]);
     }
-    let key = provider().key_provider.load_private_key(key).map_err(|error| {
-        vec![FileFault::new(&pair.key, format!("the private key cannot be used: {error}"))]
-    })?;
+    let key = provider()
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| {
+            vec![FileFault::new(
+                &pair.key,
+                format!("the private key cannot be used: {error}"),
+            )]
+        })?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         // A key that cannot say its public half is given the benefit of the doubt.
@@ -137,7 +164,10 @@ fn certify(pair: &KeyPair) -> Result<CertifiedKey, Vec<FileFault>> {
             Ok(certified)
         }
         Err(_) => {
-            let what = format!("is not the key of the certificate in {}", pair.cert.display());
+            let what = format!(
+                "is not the key of the certificate in {}",
+                pair.cert.display()
+            );
             Err(vec![FileFault::new(&pair.key, what)])
         }
     }
