@@ -4,3 +4,4 @@
 //! towards the node is made of `usher-core`'s types.
 
 pub mod access;
+pub mod wire;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use usher_api::access::Token;
 use usher_edge::http;
+use usher_edge::tls::KeyPair;
 
 /// Everything that a node needs beside its catalog.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +20,7 @@ pub struct Process {
     pub listen: Listen,
     /// Certificates that the HTTPS listeners choose from by the name that the client asks for; the
     /// first one answers clients that ask for none. Default none.
-    pub certificates: Vec<CertificateFiles>,
+    pub certificates: Vec<KeyPair>,
     /// How the HTTP front treats clients and endpoints: deadlines, limits, trusted proxies.
     pub front: http::Settings,
     /// The control API. `None` (the default): no listener, no dashboard, no metrics.
@@ -54,15 +55,6 @@ pub struct Listen {
     pub http: Vec<SocketAddr>,
     /// HTTP/1.1 and HTTP/2 over TLS.
     pub https: Vec<SocketAddr>,
-}
-
-/// A certificate with its chain, and its private key; both PEM.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct CertificateFiles {
-    /// The certificate first, then the chain.
-    pub cert: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 /// The control API: REST, metrics and health of the process on a listener of its own.

@@ -1,0 +1,228 @@
+//! A load balancer: the fields of `/zones/{zone_id}/load_balancers`.
+
+use usher_core::catalog::{Balancer, HostPattern};
+use usher_core::id::{Id, Kind};
+use usher_core::steering::PoolSteering;
+
+use super::reader::{Cursor, Object, Shape, Word, built, read_only, unbuilt};
+
+/// A load balancer.
+pub static LOAD_BALANCER: Shape = Shape {
+    name: "load balancer",
+    keys: &[
+        built("name"),
+        built("description"),
+        built("enabled"),
+        built("proxied"),
+        built("default_pools"),
+        built("fallback_pool"),
+        built("steering_policy"),
+        built("random_steering"),
+        unbuilt("ttl", &[]),
+        unbuilt("region_pools", &[]),
+        unbuilt("country_pools", &[]),
+        unbuilt("pop_pools", &[]),
+        unbuilt("location_strategy", &["pop", "proximity"]),
+        unbuilt("session_affinity", &["none"]),
+        unbuilt("session_affinity_ttl", &[]),
+        unbuilt(
+            "session_affinity_attributes",
+            &["Auto", "0", "none", "false"],
+        ),
+        unbuilt("adaptive_routing", &["false"]),
+        unbuilt("rules", &[]),
+        unbuilt("pool_sets", &[]),
+        unbuilt("networks", &[]),
+        unbuilt("account", &["default"]),
+        read_only("id"),
+        read_only("created_on"),
+        read_only("modified_on"),
+        read_only("zone_name"),
+    ],
+};
+
+/// The weights of the pools of a load balancer.
+pub static RANDOM_STEERING: Shape = Shape {
+    name: "random_steering of a load balancer",
+    keys: &[built("default_weight"), built("pool_weights")],
+};
+
+const POLICIES: [(&str, Word<PoolSteering>); 8] = [
+    // Without maps by place, which would be refused, the empty text acts as off.
+    ("", Word::Means(PoolSteering::Off)),
+    ("off", Word::Means(PoolSteering::Off)),
+    ("random", Word::Means(PoolSteering::Random)),
+    ("geo", Word::Unbuilt),
+    ("dynamic_latency", Word::Unbuilt),
+    ("proximity", Word::Unbuilt),
+    ("least_outstanding_requests", Word::Unbuilt),
+    ("least_connections", Word::Unbuilt),
+];
+
+/// Reads a load balancer. `name` is the key of a file; `None` takes the field `name`.
+///
+/// Its zone is left empty: which one it stands in depends on the zones there are.
+#[must_use]
+pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
+    let mut balancer = Balancer {
+        id,
+        name: String::new(),
+        host: HostPattern::Exact(String::new()),
+        zone: String::new(),
+        description: String::new(),
+        enabled: true,
+        pools: Vec::new(),
+        fallback: super::nowhere(),
+        steering: PoolSteering::default(),
+        weight_default: 1.0,
+        weights: Vec::new(),
+    };
+    (balancer.name, balancer.host) = host(name.unwrap_or_default());
+    let Some(object) = cursor.object(&LOAD_BALANCER) else {
+        return balancer;
+    };
+    match name {
+        Some(key) => object.same_as_key("name", key),
+        None => (balancer.name, balancer.host) = host(&object.need_text("name")),
+    }
+    check_proxied(&object);
+    balancer.description = object.text_or("description", "");
+    balancer.enabled = object.flag_or("enabled", true);
+    let pool = |value: &Cursor<'_>| value.reference(Kind::Pool).unwrap_or_else(super::nowhere);
+    let pools = object.need("default_pools");
+    balancer.pools = pools
+        .iter()
+        .flat_map(Cursor::list)
+        .map(|item| pool(&item))
+        .collect();
+    balancer.fallback = object
+        .need("fallback_pool")
+        .as_ref()
+        .map_or_else(super::nowhere, pool);
+    balancer.steering = object
+        .get("steering_policy")
+        .and_then(|word| word.word(&POLICIES))
+        .unwrap_or_default();
+    if let Some(random) = object
+        .get("random_steering")
+        .and_then(|it| it.object(&RANDOM_STEERING))
+    {
+        let default = random
+            .get("default_weight")
+            .and_then(|weight| weight.number());
+        balancer.weight_default = default.unwrap_or(1.0);
+        let weights = random.get("pool_weights");
+        let weights = weights.iter().flat_map(Cursor::entries);
+        balancer.weights = weights
+            .map(|(name, weight)| {
+                let pool = weight
+                    .names(Kind::Pool, name)
+                    .unwrap_or_else(super::nowhere);
+                (pool, weight.number().unwrap_or(1.0))
+            })
+            .collect();
+    }
+    balancer
+}
+
+/// A load balancer that is not proxied is served by the DNS front.
+fn check_proxied(object: &Object<'_>) {
+    const WHAT: &str = "false is the default and means the dns front, which is not built yet; \
+                        only \"proxied: true\" is served";
+    match object.get("proxied") {
+        None => object.absent("proxied").fault_at_key(WHAT),
+        Some(proxied) => {
+            if proxied.flag() == Some(false) {
+                proxied.fault(WHAT);
+            }
+        }
+    }
+}
+
+fn host(name: &str) -> (String, HostPattern) {
+    let name = name.to_ascii_lowercase();
+    let host = match name.strip_prefix("*.") {
+        Some(below) => HostPattern::Below(below.to_owned()),
+        None => HostPattern::Exact(name.clone()),
+    };
+    (name, host)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::wire::reader::{Mode, Report, declared};
+
+    fn read_file(key: &str, value: &Value) -> (Balancer, Vec<String>) {
+        let report = Report::new(Mode::File);
+        let cursor = Cursor::root(&report, value).as_resource("load balancer lb");
+        let balancer = read(&cursor, declared(Kind::Balancer, key), Some(key));
+        let (faults, _) = report.into_parts();
+        (balancer, faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let value = json!({
+            "description": "d", "enabled": false, "proxied": true, "default_pools": ["eu", "us"],
+            "fallback_pool": "us", "steering_policy": "random",
+            "random_steering": {"default_weight": 0.5, "pool_weights": {"eu": 0.7}},
+            "session_affinity": "none", "session_affinity_attributes": {"samesite": "Auto", "drain_duration": 0},
+            "region_pools": {}, "rules": [], "pool_sets": null, "location_strategy": {"mode": "pop"},
+            "adaptive_routing": {"failover_across_pools": false},
+        });
+        let (balancer, faults) = read_file("*.Example.com", &value);
+        assert_eq!(faults, [""; 0]);
+        assert_eq!(balancer.host, HostPattern::Below("example.com".into()));
+        assert_eq!(balancer.steering, PoolSteering::Random);
+        assert_eq!(balancer.pools[1].id, declared(Kind::Pool, "us"));
+        assert_eq!(balancer.fallback.text, "us");
+        assert_eq!((balancer.weight_default, balancer.weights[0].1), (0.5, 0.7));
+        assert!(!balancer.enabled);
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused_by_name() {
+        let value = json!({
+            "proxied": false, "default_pools": ["eu"], "fallback_pool": "eu", "steering_policy": "geo",
+            "ttl": 30, "country_pools": {"DE": ["eu"]}, "session_affinity": "cookie",
+            "session_affinity_ttl": 1800, "rules": [{}, {"name": "x"}],
+            "adaptive_routing": {"failover_across_pools": true},
+        });
+        let (_, faults) = read_file("lb", &value);
+        assert_eq!(
+            faults,
+            [
+                "load balancer lb: ttl is not built yet",
+                "load balancer lb: country_pools is not built yet",
+                "load balancer lb: session_affinity cookie is not built yet",
+                "load balancer lb: session_affinity_ttl is not built yet",
+                "load balancer lb: rules is not built yet",
+                "load balancer lb: adaptive_routing is not built yet",
+                "load balancer lb: proxied false is the default and means the dns front, which is \
+                 not built yet; only \"proxied: true\" is served",
+                "load balancer lb: steering_policy geo is not built yet",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let (_, faults) = read_file(
+            "lb",
+            &json!({"default_pools": "eu", "random_steering": {"pool_weights": {"eu": "x"}}}),
+        );
+        assert_eq!(
+            faults,
+            [
+                "load balancer lb: proxied false is the default and means the dns front, which is \
+                 not built yet; only \"proxied: true\" is served",
+                "load balancer lb: default_pools must be a list, not text",
+                "load balancer lb: fallback_pool is missing",
+                "load balancer lb: random_steering.pool_weights.eu must be a number, not text",
+            ]
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! The wire: the only place that knows Cloudflare's words.
+//!
+//! The configuration file and the API speak the same resources with the same fields, so one set of
+//! readers serves both. A reader takes JSON, tells a [`reader::Report`] everything that is wrong
+//! with it, each fault with a JSON pointer, and yields the core's own type; where a value could not
+//! be read it goes on with the default, so that one call finds every fault. What only the core can
+//! judge comes back through [`places::Places`]. The API sends the pointers; the file turns them
+//! into line and column.
+
+pub mod balancers;
+pub mod monitor_groups;
+pub mod monitors;
+pub mod places;
+pub mod pools;
+pub mod reader;
+pub mod zones;
+
+use usher_core::catalog::Reference;
+use usher_core::id::Kind;
+
+/// Stands where a reference could not be read, so that lists keep their places. The fault about
+/// the value has been told, and [`reader::Report::consequence`] drops what follows from it.
+fn nowhere() -> Reference {
+    Reference {
+        id: reader::declared(Kind::Account, ""),
+        text: String::new(),
+    }
+}
+
+/// The shape of every object of the resources, for the reference.
+pub const SHAPES: [&reader::Shape; 12] = [
+    &zones::ZONE,
+    &zones::UPSTREAM,
+    &monitors::MONITOR,
+    &monitor_groups::MONITOR_GROUP,
+    &monitor_groups::MEMBER,
+    &pools::POOL,
+    &pools::ORIGIN_STEERING,
+    &pools::POOL_USHER,
+    &pools::ORIGIN,
+    &pools::ORIGIN_HEADER,
+    &balancers::LOAD_BALANCER,
+    &balancers::RANDOM_STEERING,
+];

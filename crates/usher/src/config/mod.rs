@@ -1,0 +1,237 @@
+//! The configuration file: text in, checked settings out, or every fault with its line and column.
+//!
+//! Four things find faults, and none of them stops the others: the text (`tree`, `environment`),
+//! the shapes (`usher_api::wire` for resources, `process` for the rest), the core, which sees the
+//! resources together, and the files that the text names. What only follows from a fault that has
+//! been told is left out, so that each line names something to change.
+
+mod environment;
+mod files;
+mod process;
+mod quantity;
+mod resources;
+mod tree;
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use usher_api::wire::reader::{self, Cursor, Mode, Report};
+use usher_core::catalog::Catalog;
+use usher_node::settings::Process;
+
+use tree::{Flaw, Node, Position};
+
+/// The largest file that is read.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A configuration that passed every check.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// What traffic is steered by.
+    pub(crate) catalog: Arc<Catalog>,
+    /// What belongs to the process.
+    pub(crate) process: Process,
+    /// What is allowed and probably not meant.
+    pub(crate) warnings: Findings,
+}
+
+/// Where a text comes from and what surrounds it.
+pub(crate) struct Source<'s> {
+    /// The path as the user gave it; messages begin with it.
+    pub(crate) name: &'s str,
+    /// What relative paths in the text are relative to.
+    pub(crate) folder: &'s Path,
+    /// The environment.
+    pub(crate) variable: &'s dyn Fn(&str) -> Option<String>,
+}
+
+/// Messages about one file, in the order of its lines. Displays one a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    name: String,
+    list: Vec<(Position, String)>,
+}
+
+impl Findings {
+    fn new(name: &str, mut list: Vec<(Position, String)>) -> Findings {
+        // Stable: what stands at one place keeps the order in which it was found.
+        list.sort_by_key(|(at, _)| *at);
+        list.dedup();
+        Findings {
+            name: name.to_owned(),
+            list,
+        }
+    }
+
+    /// One line for each finding: `usher.yaml:17:9: pool eu: endpoint a: weight 1.4 is outside 0..1`.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let line = |(at, message): &(Position, String)| {
+            format!("{}:{}:{}: {message}", self.name, at.line, at.column)
+        };
+        self.list.iter().map(line)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.lines().collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// The file cannot be read; there are no lines to speak of.
+    #[error("{path}: cannot be read: {source}")]
+    Read {
+        /// As the user gave it.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is too large to be meant.
+    #[error("{path}: is larger than {} MiB", FILE_BYTES_MAX >> 20)]
+    TooLarge {
+        /// As the user gave it.
+        path: String,
+    },
+    /// Everything that is wrong with it.
+    #[error("{0}")]
+    Faults(Findings),
+}
+
+/// Reads and checks the file at `path` with the environment of this process.
+///
+/// # Errors
+/// See [`LoadError`].
+pub(crate) fn load(path: &Path) -> Result<Loaded, LoadError> {
+    let name = path.display().to_string();
+    let read = |source| LoadError::Read {
+        path: name.clone(),
+        source,
+    };
+    let file = std::fs::File::open(path).map_err(read)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(LoadError::TooLarge { path: name });
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    load_bytes(
+        &bytes,
+        &Source {
+            name: &name,
+            folder: &folder(path),
+            variable: &variable,
+        },
+    )
+}
+
+/// The folder of the file, made absolute so that it outlives a change of the working directory.
+fn folder(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
+fn load_bytes(bytes: &[u8], source: &Source<'_>) -> Result<Loaded, LoadError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => load_text(text, source).map_err(LoadError::Faults),
+        Err(error) => {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let last = before.rsplit('\n').next().unwrap_or_default();
+            let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            let at = Position {
+                line: narrow(before.matches('\n').count() + 1),
+                column: narrow(last.chars().count() + 1),
+            };
+            let list = vec![(at, "not UTF-8 from here on".to_owned())];
+            Err(LoadError::Faults(Findings::new(source.name, list)))
+        }
+    }
+}
+
+/// Checks a text.
+///
+/// # Errors
+/// Every fault.
+pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findings> {
+    let told = |flaw: Flaw| (flaw.at, flaw.message);
+    let mut flaws = Vec::new();
+    let expand = |text: &str| environment::expand(text, source.variable);
+    let tree = match tree::parse(text, &expand, &mut flaws) {
+        Ok(tree) => tree,
+        // Nothing after this place can be read.
+        Err(flaw) => {
+            flaws.push(flaw);
+            let list = flaws.into_iter().map(told).collect();
+            return Err(Findings::new(source.name, list));
+        }
+    };
+    let mut faults: Vec<_> = flaws.into_iter().map(told).collect();
+    let at = |found: &reader::Fault, tree: &Node| {
+        (tree.locate(&found.pointer, found.at_key), found.to_string())
+    };
+    match check(&tree, source) {
+        Ok((catalog, process, notes)) if faults.is_empty() => {
+            let list = notes.iter().map(|note| at(note, &tree)).collect();
+            let warnings = Findings::new(source.name, list);
+            Ok(Loaded {
+                catalog: Arc::new(catalog),
+                process,
+                warnings,
+            })
+        }
+        Ok(_) => Err(Findings::new(source.name, faults)),
+        Err(found) => {
+            faults.extend(found.iter().map(|fault| at(fault, &tree)));
+            Err(Findings::new(source.name, faults))
+        }
+    }
+}
+
+type Checked = (Catalog, Process, Vec<reader::Fault>);
+
+fn check(tree: &Node, source: &Source<'_>) -> Result<Checked, Vec<reader::Fault>> {
+    let mut report = Report::new(Mode::File);
+    let json = tree.to_json();
+    report.settle(json.unclear);
+    report.loosen(json.expanded);
+    let Some(root) = Cursor::root(&report, &json.value).object(&process::ROOT) else {
+        return Err(report.into_parts().0);
+    };
+    let process = process::read(&root, source.folder);
+    let (draft, places) = resources::read(&root, source.folder);
+    files::check(&report, &root, source.folder, &draft, &places);
+    let catalog = match Catalog::check(draft.clone()) {
+        Ok(catalog) => Some(catalog),
+        Err(faults) => {
+            faults
+                .iter()
+                .for_each(|fault| report.consequence(places.fault(&draft, fault)));
+            None
+        }
+    };
+    let clean = report.is_clean();
+    let (faults, mut notes) = report.into_parts();
+    match catalog.filter(|_| clean) {
+        Some(catalog) => {
+            let odd = catalog.warnings();
+            notes.extend(odd.iter().map(|warning| places.note(&draft, warning)));
+            Ok((catalog, process, notes))
+        }
+        None => Err(faults),
+    }
+}

@@ -1,0 +1,463 @@
+//! The sections of the file that belong to the process: where it listens, whom it trusts, what it
+//! writes down.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use usher_api::access::{Permission, Product, Secret, Token};
+use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbuilt};
+use usher_core::catalog::Node;
+use usher_edge::http::{Limits, Timeouts};
+use usher_edge::tls::KeyPair;
+use usher_node::settings::{AccessLog, Api, LogTarget, Process};
+
+use super::quantity::{bytes, duration, network, socket};
+
+/// The file.
+pub(super) static ROOT: Shape = Shape {
+    name: "configuration file",
+    keys: &[
+        built("node"),
+        built("listen"),
+        built("certificates"),
+        built("trusted_proxies"),
+        built("api"),
+        built("limits"),
+        built("timeouts"),
+        built("health"),
+        built("shutdown"),
+        built("access_log"),
+        built("zones"),
+        built("monitors"),
+        built("monitor_groups"),
+        built("pools"),
+        built("load_balancers"),
+        unbuilt("nodes", &[]),
+        unbuilt("store", &[]),
+        unbuilt("live_state", &["memory:"]),
+        unbuilt("geo", &[]),
+        unbuilt("secrets", &[]),
+        unbuilt("accounts", &[]),
+        unbuilt("notifications", &["false"]),
+        unbuilt("waiting_rooms", &[]),
+        unbuilt("browsers", &[]),
+        unbuilt("pid_file", &[]),
+    ],
+};
+
+static NODE: Shape = Shape {
+    name: "node",
+    keys: &[
+        built("name"),
+        built("code"),
+        built("region"),
+        built("country"),
+        built("city"),
+        built("latitude"),
+        built("longitude"),
+    ],
+};
+
+static LISTEN: Shape = Shape {
+    name: "listen",
+    keys: &[
+        built("http"),
+        built("https"),
+        unbuilt("dns", &[]),
+        unbuilt("tcp", &[]),
+        unbuilt("udp", &[]),
+    ],
+};
+
+static CERTIFICATE: Shape = Shape {
+    name: "certificate",
+    keys: &[built("cert"), built("key")],
+};
+
+static API: Shape = Shape {
+    name: "api",
+    keys: &[
+        built("listen"),
+        built("public_origin"),
+        built("tokens"),
+        unbuilt("live_origin", &[]),
+        unbuilt("rate_limit", &[]),
+    ],
+};
+
+static TOKEN: Shape = Shape {
+    name: "token of the api",
+    keys: &[
+        built("name"),
+        built("token"),
+        built("permissions"),
+        built("accounts"),
+    ],
+};
+
+static LIMITS: Shape = Shape {
+    name: "limits",
+    keys: &[
+        built("header_bytes"),
+        built("headers"),
+        built("uri_bytes"),
+        built("connections"),
+        built("connections_per_client"),
+        built("monitor_interval_min"),
+        unbuilt("require_virtual_network_for_private", &["false"]),
+    ],
+};
+
+static TIMEOUTS: Shape = Shape {
+    name: "timeouts",
+    keys: &[
+        built("client_header"),
+        built("client_body_idle"),
+        built("keep_alive"),
+        built("tls_handshake"),
+        built("connect"),
+        built("response_header"),
+        built("body_idle"),
+        built("upstream_keep_alive"),
+    ],
+};
+
+static HEALTH: Shape = Shape {
+    name: "health",
+    keys: &[built("ready_timeout")],
+};
+
+static SHUTDOWN: Shape = Shape {
+    name: "shutdown",
+    keys: &[built("grace"), unbuilt("handover_grace", &[])],
+};
+
+static ACCESS_LOG: Shape = Shape {
+    name: "access_log",
+    keys: &[built("path"), built("format"), built("query_strings")],
+};
+
+/// The shape of every object of these sections, for the reference.
+#[cfg(test)]
+pub(super) const SHAPES: [&Shape; 11] = [
+    &ROOT,
+    &NODE,
+    &LISTEN,
+    &CERTIFICATE,
+    &API,
+    &TOKEN,
+    &LIMITS,
+    &TIMEOUTS,
+    &HEALTH,
+    &SHUTDOWN,
+    &ACCESS_LOG,
+];
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Reads the sections of the process. Paths in them are relative to `folder`.
+pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
+    let mut process = Process::default();
+    let mut taken = HashSet::new();
+    let section = |key, shape| {
+        root.get(key)
+            .and_then(|value: Cursor<'_>| value.object(shape))
+    };
+    let certificates = root.get("certificates").map(|list| list.list());
+    let listed = certificates.iter().flatten();
+    process.certificates = listed
+        .filter_map(|item| read_certificate(item, folder))
+        .collect();
+    if let Some(listen) = section("listen", &LISTEN) {
+        process.listen.http = read_listeners(listen.get("http"), &mut taken);
+        process.listen.https = read_listeners(listen.get("https"), &mut taken);
+        let bare =
+            !process.listen.https.is_empty() && certificates.is_none_or(|list| list.is_empty());
+        if let Some(https) = listen.get("https").filter(|_| bare) {
+            https.fault_at_key("has no certificate to show: list one in certificates");
+        }
+    }
+    let proxies = root.get("trusted_proxies");
+    let proxies = proxies.iter().flat_map(Cursor::list);
+    process.front.trusted_proxies = proxies.filter_map(|item| network(&item)).collect();
+    process.api = section("api", &API).and_then(|api| read_api(&api, &mut taken));
+    if let Some(limits) = section("limits", &LIMITS) {
+        read_limits(&limits, &mut process.front.limits);
+    }
+    if let Some(timeouts) = section("timeouts", &TIMEOUTS) {
+        read_timeouts(&timeouts, &mut process.front.timeouts);
+    }
+    if let Some(health) = section("health", &HEALTH) {
+        let range = MILLISECOND..=Duration::from_secs(600);
+        let timeout = health
+            .get("ready_timeout")
+            .and_then(|value| duration(&value, range));
+        process.ready_timeout = timeout.unwrap_or(process.ready_timeout);
+    }
+    if let Some(shutdown) = section("shutdown", &SHUTDOWN) {
+        let grace = shutdown
+            .get("grace")
+            .and_then(|value| duration(&value, Duration::ZERO..=DAY));
+        process.shutdown.grace = grace.unwrap_or(process.shutdown.grace);
+    }
+    if let Some(log) = root.get("access_log") {
+        process.access_log = read_access_log(&log, folder);
+    }
+    process
+}
+
+/// Reads the node, which belongs to the catalog: steering and reports look at it.
+pub(super) fn read_node(root: &Object<'_>) -> Node {
+    let node = root.get("node").and_then(|node| node.object(&NODE));
+    let text = |key| node.as_ref().and_then(|node: &Object<'_>| node.text(key));
+    let degrees = |key, limit: f64| {
+        node.as_ref()
+            .and_then(|node| node.get(key))
+            .and_then(|value| value.number_in(-limit, limit))
+    };
+    let name = text("name").unwrap_or_else(|| "usher".to_owned());
+    let (latitude, longitude) = (degrees("latitude", 90.0), degrees("longitude", 180.0));
+    if let Some(node) = &node {
+        match (node.get("latitude"), node.get("longitude")) {
+            (Some(latitude), None) => latitude.fault_at_key("is set without longitude"),
+            (None, Some(longitude)) => longitude.fault_at_key("is set without latitude"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+    Node {
+        code: text("code")
+            .unwrap_or_else(|| name.clone())
+            .to_ascii_uppercase(),
+        name,
+        region: text("region"),
+        country: text("country"),
+        city: text("city"),
+        coordinates: latitude.zip(longitude),
+    }
+}
+
+/// The operator's own floor for the interval of monitors.
+pub(super) fn read_interval_min(root: &Object<'_>) -> Duration {
+    // The rest of the section is read, and complained about, with the process.
+    let limits = root
+        .get("limits")
+        .and_then(|limits| limits.quiet_object(&LIMITS));
+    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let floor = limits.and_then(|limits| limits.get("monitor_interval_min"));
+    floor
+        .and_then(|value| duration(&value, range))
+        .unwrap_or(Duration::from_secs(10))
+}
+
+fn read_listeners(list: Option<Cursor<'_>>, taken: &mut HashSet<SocketAddr>) -> Vec<SocketAddr> {
+    let items = list.iter().flat_map(Cursor::list);
+    items
+        .filter_map(|item| read_listener(&item, taken))
+        .collect()
+}
+
+fn read_listener(item: &Cursor<'_>, taken: &mut HashSet<SocketAddr>) -> Option<SocketAddr> {
+    let address = socket(item)?;
+    // Port 0 takes another one each time.
+    if address.port() != 0 && !taken.insert(address) {
+        item.fault(format_args!("{address} is listed twice"));
+    }
+    Some(address)
+}
+
+fn read_certificate(item: &Cursor<'_>, folder: &Path) -> Option<KeyPair> {
+    let object = item.object(&CERTIFICATE)?;
+    let (cert, key) = (object.need("cert"), object.need("key"));
+    Some(KeyPair {
+        cert: path(&cert?, folder)?,
+        key: path(&key?, folder)?,
+    })
+}
+
+/// The certificates whose files are named in full: certificate, then key.
+pub(super) fn certificates<'a>(root: &Object<'a>) -> Vec<(Cursor<'a>, Cursor<'a>)> {
+    let list = root
+        .get("certificates")
+        .filter(|list| list.value().is_array());
+    let items = list.iter().flat_map(Cursor::list);
+    let pair = |item: Cursor<'a>| {
+        let object = item.quiet_object(&CERTIFICATE)?;
+        object.get("cert").zip(object.get("key"))
+    };
+    items.filter_map(pair).collect()
+}
+
+/// A file, relative to the folder of the configuration file.
+fn path(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
+    let text = value.text()?;
+    if text.is_empty() {
+        value.fault("is empty");
+        return None;
+    }
+    Some(folder.join(text))
+}
+
+fn read_api(api: &Object<'_>, taken: &mut HashSet<SocketAddr>) -> Option<Api> {
+    let listen = api
+        .need("listen")
+        .and_then(|value| read_listener(&value, taken));
+    let public_origin = api
+        .get("public_origin")
+        .and_then(|value| read_origin(&value));
+    let (mut names, mut secrets) = (HashSet::new(), HashSet::new());
+    let mut tokens = Vec::new();
+    for item in api.get("tokens").iter().flat_map(Cursor::list) {
+        let Some(token) = read_token(&item) else {
+            continue;
+        };
+        if !names.insert(token.name.clone()) {
+            item.fault(format_args!("name {:?} is not unique", token.name));
+        }
+        if !secrets.insert(token.secret.expose().to_owned()) {
+            item.fault("token is also that of another name");
+        }
+        tokens.push(token);
+    }
+    Some(Api {
+        listen: listen?,
+        public_origin,
+        tokens,
+    })
+}
+
+/// Scheme and authority, and nothing after them.
+fn read_origin(value: &Cursor<'_>) -> Option<String> {
+    let text = value.text()?;
+    let origin = text.strip_suffix('/').unwrap_or(text);
+    let authority = ["http://", "https://"]
+        .into_iter()
+        .find_map(|scheme| origin.strip_prefix(scheme));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    if !authority.is_some_and(|authority| !authority.is_empty() && authority.chars().all(plain)) {
+        value.fault(format_args!(
+            "{text:?} is not an origin such as https://usher.example.com"
+        ));
+        return None;
+    }
+    Some(origin.to_owned())
+}
+
+fn read_token(item: &Cursor<'_>) -> Option<Token> {
+    let object = item.object(&TOKEN)?;
+    let name = object
+        .need("name")
+        .and_then(|value| value.text().map(str::to_owned));
+    let secret = object.need("token").and_then(|value| read_secret(&value));
+    let permissions = object.need("permissions").map(|list| {
+        let items = list.list();
+        if items.is_empty() && list.value().is_array() {
+            list.fault("is empty: the token could do nothing");
+        }
+        items.iter().filter_map(read_permission).collect()
+    });
+    let accounts = object.get("accounts");
+    let accounts = accounts.iter().flat_map(Cursor::list);
+    let accounts = accounts.filter_map(|item| read_account(&item)).collect();
+    Some(Token {
+        name: name?,
+        secret: secret?,
+        permissions: permissions?,
+        accounts,
+    })
+}
+
+/// What a header can carry. The value is never part of a message.
+fn read_secret(value: &Cursor<'_>) -> Option<Secret> {
+    let text = value.text()?;
+    if text.is_empty() {
+        value.fault("is empty");
+        return None;
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        value.fault("has a character that is not visible ASCII");
+        return None;
+    }
+    Some(Secret::new(text))
+}
+
+fn read_permission(item: &Cursor<'_>) -> Option<Permission> {
+    let text = item.text()?;
+    let permission = Permission::parse(text);
+    if permission.is_none() {
+        let products = Product::ALL.map(Product::name).join(", ");
+        item.fault(format_args!(
+            "{text:?} is not admin, <product>:read or <product>:edit; products are {products}"
+        ));
+    }
+    permission
+}
+
+fn read_account(item: &Cursor<'_>) -> Option<String> {
+    let text = item.text()?;
+    if text != ACCOUNT {
+        item.fault(format_args!(
+            "account {text:?} does not exist; there is only {ACCOUNT:?}"
+        ));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_limits(object: &Object<'_>, limits: &mut Limits) {
+    let size = |key, max: usize, min: usize, into: &mut usize| {
+        let found = object.get(key).and_then(|value| bytes(&value, min..=max));
+        *into = found.unwrap_or(*into);
+    };
+    size("header_bytes", 1 << 20, 1 << 10, &mut limits.header_bytes);
+    size("uri_bytes", 64 << 10, 64, &mut limits.uri_bytes);
+    let count = |key, min: u32, max: u32, into: &mut usize| {
+        let found = object.get(key).and_then(|value| value.whole(min, max));
+        *into = found.map_or(*into, |found| found as usize);
+    };
+    count("headers", 1, 1024, &mut limits.headers);
+    count("connections", 1, 1_000_000, &mut limits.connections);
+    count(
+        "connections_per_client",
+        0,
+        1_000_000,
+        &mut limits.connections_per_client,
+    );
+}
+
+fn read_timeouts(object: &Object<'_>, timeouts: &mut Timeouts) {
+    for (key, into) in [
+        ("client_header", &mut timeouts.client_header),
+        ("client_body_idle", &mut timeouts.client_body_idle),
+        ("keep_alive", &mut timeouts.keep_alive),
+        ("tls_handshake", &mut timeouts.tls_handshake),
+        ("connect", &mut timeouts.connect),
+        ("response_header", &mut timeouts.response_header),
+        ("body_idle", &mut timeouts.body_idle),
+        ("upstream_keep_alive", &mut timeouts.upstream_keep_alive),
+    ] {
+        let found = object
+            .get(key)
+            .and_then(|value| duration(&value, MILLISECOND..=DAY));
+        *into = found.unwrap_or(*into);
+    }
+}
+
+fn read_access_log(value: &Cursor<'_>, folder: &Path) -> Option<AccessLog> {
+    // YAML 1.1 readers spell the word `off` as false.
+    if value.value() == "off" || value.value() == false {
+        return None;
+    }
+    let mut log = AccessLog::default();
+    let object = value.object(&ACCESS_LOG)?;
+    if let Some(target) = object.get("path").filter(|path| path.value() != "-") {
+        log.target = path(&target, folder).map_or(LogTarget::Stdout, LogTarget::File);
+    }
+    if let Some(format) = object.get("format") {
+        let _ = format.word(&[("json", Word::Means(())), ("replay", Word::Unbuilt)]);
+    }
+    log.query_strings = object.flag_or("query_strings", false);
+    Some(log)
+}
