@@ -5,6 +5,7 @@
 //! one for the single retry.
 
 use crate::catalog::PoolIx;
+use crate::chance::{STEP, scatter};
 use crate::decision::{Attempt, Attempts, Decision, Refusal, Response};
 use crate::request::{Request, Scheme};
 use crate::snapshot::{Counts, PoolHealth, Snapshot};
@@ -22,12 +23,8 @@ enum Purpose {
     Retry = 3,
 }
 
-/// Bits for one purpose: splitmix64, whose output is a permutation of its input.
 fn mix(draw: u64, purpose: Purpose) -> u64 {
-    let mut bits = draw.wrapping_add((purpose as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
+    scatter(draw.wrapping_add((purpose as u64).wrapping_mul(STEP)))
 }
 
 pub(crate) fn decide<T: Tracer>(

@@ -10,6 +10,7 @@
 
 pub mod assume;
 pub mod catalog;
+mod chance;
 mod decide;
 pub mod decision;
 pub mod engine;

@@ -11,7 +11,7 @@ use crate::catalog::{BalancerIx, Catalog, EndpointIx, Monitoring, Pool, PoolIx};
 use crate::decide;
 use crate::decision::Decision;
 use crate::health::{
-    BalancerState, EndpointReason, EndpointState, FailureReason, PoolReason, PoolState, pool_state,
+    BalancerState, EndpointReason, EndpointState, PoolReason, PoolState, pool_state,
 };
 use crate::id::Id;
 use crate::request::Request;
@@ -37,6 +37,17 @@ impl Counts for NoCounts {
     }
 }
 
+/// Whether there is an address to connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lookup {
+    /// There is.
+    Resolves,
+    /// Nobody has answered yet.
+    Pending,
+    /// The hostname does not resolve.
+    UnknownHost,
+}
+
 /// What is known of one endpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EndpointHealth {
@@ -48,8 +59,8 @@ pub struct EndpointHealth {
     pub since: Mono,
     /// Its weight.
     pub weight: Weight,
-    /// False: a hostname for which there is no address now. It gets no traffic, whatever its state.
-    pub resolvable: bool,
+    /// Whether its hostname has an address. Without one it gets no traffic, whatever its state.
+    pub lookup: Lookup,
     /// Status of the last HTTP probe that was answered.
     pub status: Option<u16>,
     /// Round trip of the last probe, if it was measured.
@@ -101,7 +112,7 @@ impl PoolHealth {
         since: Mono,
     ) -> PoolHealth {
         let enabled = |endpoint: &EndpointHealth| {
-            endpoint.state != EndpointState::Disabled && endpoint.resolvable
+            endpoint.state != EndpointState::Disabled && endpoint.resolves()
         };
         let healthy = |endpoint: &EndpointHealth| {
             let works = match endpoint.state {
@@ -109,7 +120,7 @@ impl PoolHealth {
                 EndpointState::Unknown => !monitored,
                 EndpointState::Critical | EndpointState::Disabled => false,
             };
-            works && endpoint.resolvable
+            works && endpoint.resolves()
         };
         let weighted = |endpoint: &EndpointHealth| !endpoint.weight.is_zero();
         let weights = |may: &dyn Fn(&EndpointHealth) -> bool| -> Box<[Option<Weight>]> {
@@ -229,7 +240,7 @@ impl Snapshot {
                     reason,
                     since: Mono::ZERO,
                     weight,
-                    resolvable: true,
+                    lookup: Lookup::Resolves,
                     status: None,
                     rtt: None,
                 }
@@ -411,7 +422,9 @@ impl Snapshot {
         let mut endpoints = before.endpoints.clone();
         let set = |endpoint: &mut EndpointHealth, state| {
             (endpoint.state, endpoint.reason) = (state, EndpointReason::Assumed);
-            endpoint.resolvable |= state == EndpointState::Healthy;
+            if state == EndpointState::Healthy {
+                endpoint.lookup = Lookup::Resolves;
+            }
         };
         let counted = |endpoints| PoolHealth::new(pool, endpoints, before.since);
         let forced = |state, endpoints| {
@@ -463,6 +476,11 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Whether the other snapshot, of the same catalog, knows exactly the same of this pool.
+    pub(crate) fn shares_health(&self, other: &Snapshot, pool: PoolIx) -> bool {
+        Arc::ptr_eq(&self.pools[pool.at()], &other.pools[pool.at()])
+    }
+
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -473,15 +491,17 @@ impl Snapshot {
 }
 
 impl EndpointHealth {
-    /// Why it gets no traffic or gets it: the state's reason, unless it has no address.
+    /// Why it gets traffic or gets none: what its state says, unless there is no address.
     #[must_use]
     pub fn reason_shown(&self) -> EndpointReason {
-        match self.state {
-            EndpointState::Disabled => self.reason,
-            _ if self.resolvable => self.reason,
-            EndpointState::Healthy | EndpointState::Critical | EndpointState::Unknown => {
-                EndpointReason::Probe(FailureReason::DnsUnknownHost)
-            }
+        match (self.state, self.lookup) {
+            (EndpointState::Disabled, _) | (_, Lookup::Resolves) => self.reason,
+            (_, Lookup::Pending) => EndpointReason::Unresolved,
+            (_, Lookup::UnknownHost) => EndpointReason::UnknownHost,
         }
+    }
+
+    fn resolves(&self) -> bool {
+        self.lookup == Lookup::Resolves
     }
 }

@@ -27,9 +27,14 @@ impl Streaks {
 /// The verdict of one monitor on one target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// No result yet.
+    /// Nothing is known yet.
     #[default]
     Pending,
+    /// No result since the monitor was changed; what was known before holds until there is one.
+    Carried {
+        /// Whether it was healthy.
+        up: bool,
+    },
     /// Healthy.
     Up {
         /// Failures in a row since the last pass; fewer than [`Streaks::down`].
@@ -71,8 +76,14 @@ impl Standing {
         match (self, event) {
             (Standing::Pending, Event::Pass) => (UP, Effect::TurnedUp),
             (Standing::Pending, Event::Fail) => (DOWN, Effect::TurnedDown),
-            (Standing::Up { .. }, Event::Pass) => (UP, Effect::Same),
-            (Standing::Down { .. }, Event::Fail) => (DOWN, Effect::Same),
+            (Standing::Carried { up: false }, Event::Pass) => (UP, Effect::TurnedUp),
+            (Standing::Carried { up: true }, Event::Fail) => (DOWN, Effect::TurnedDown),
+            (Standing::Carried { up: true } | Standing::Up { .. }, Event::Pass) => {
+                (UP, Effect::Same)
+            }
+            (Standing::Carried { up: false } | Standing::Down { .. }, Event::Fail) => {
+                (DOWN, Effect::Same)
+            }
             (Standing::Up { fails }, Event::Fail) => match fails.saturating_add(1) {
                 fails if fails < streaks.down => (Standing::Up { fails }, Effect::Same),
                 _ => (DOWN, Effect::TurnedDown),
@@ -84,9 +95,21 @@ impl Standing {
         }
     }
 
-    /// Whether there has been a result.
+    /// Whether it says healthy; `None` while it says nothing.
     #[must_use]
-    pub const fn known(self) -> bool {
-        !matches!(self, Standing::Pending)
+    pub const fn verdict(self) -> Option<bool> {
+        match self {
+            Standing::Pending => None,
+            Standing::Carried { up } => Some(up),
+            Standing::Up { .. } => Some(true),
+            Standing::Down { .. } => Some(false),
+        }
+    }
+
+    /// The standing for a monitor that was changed: the verdict stays, the streak does not.
+    #[must_use]
+    pub fn carried(self) -> Standing {
+        self.verdict()
+            .map_or(Standing::Pending, |up| Standing::Carried { up })
     }
 }

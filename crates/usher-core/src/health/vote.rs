@@ -28,41 +28,37 @@ pub struct Outcome {
 /// that half is not enough.
 #[must_use]
 pub fn vote(ballots: &[Ballot]) -> Outcome {
-    let down = |ballot: &Ballot| matches!(ballot.standing, Standing::Down { .. });
-    let agrees = |with_down: bool| {
+    let verdict = |ballot: &Ballot| ballot.standing.verdict().filter(|_| ballot.votes);
+    let first = |up| {
         ballots
             .iter()
-            .position(|ballot| ballot.votes && ballot.standing.known() && down(ballot) == with_down)
+            .position(|ballot| verdict(ballot) == Some(up))
     };
     let decisive = ballots
         .iter()
-        .position(|ballot| ballot.votes && ballot.decisive && down(ballot));
+        .position(|ballot| ballot.decisive && verdict(ballot) == Some(false));
     if decisive.is_some() {
         return Outcome {
             state: EndpointState::Critical,
             because: decisive,
         };
     }
-    let (mut cast, mut against) = (0, 0);
-    for ballot in ballots
-        .iter()
-        .filter(|ballot| ballot.votes && ballot.standing.known())
-    {
-        cast += 1;
-        against += usize::from(down(ballot));
-    }
-    match (cast, against) {
-        (0, _) => Outcome {
+    let cast = ballots.iter().filter_map(verdict);
+    let (cast, against) = cast.fold((0, 0), |(cast, against), up| {
+        (cast + 1, against + usize::from(!up))
+    });
+    match cast {
+        0 => Outcome {
             state: EndpointState::Unknown,
             because: None,
         },
         _ if against * 2 > cast => Outcome {
             state: EndpointState::Critical,
-            because: agrees(true),
+            because: first(false),
         },
         _ => Outcome {
             state: EndpointState::Healthy,
-            because: agrees(false),
+            because: first(true),
         },
     }
 }

@@ -1,5 +1,7 @@
 //! Chances as integers, so that equal weights are exactly equal and sums never drift.
 
+use crate::chance::part_of;
+
 /// The most candidates of one choice: endpoints of a pool, pools of a load balancer.
 pub const CANDIDATES_MAX: usize = 256;
 
@@ -102,8 +104,7 @@ impl Weights {
         if self.is_empty() {
             return None;
         }
-        // The high half of the product is uniform over 0..total, but for a bias of total / 2^64.
-        let mut left = ((u128::from(draw) * u128::from(self.total)) >> 64) as u64;
+        let mut left = part_of(self.total, draw);
         for (candidate, &each) in self.each[..self.len].iter().enumerate() {
             match left.checked_sub(u64::from(each)) {
                 Some(rest) => left = rest,

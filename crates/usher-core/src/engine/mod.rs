@@ -1,0 +1,576 @@
+//! What changes: takes everything that happens, keeps health, orders probes, publishes snapshots.
+//!
+//! No method waits or looks at a clock. The order of calls: [`Engine::handle`] when something
+//! happened or [`Engine::handle_timeout`] when [`Engine::poll_timeout`] is due; then
+//! [`Engine::poll_output`] until `None`; then wait until [`Engine::poll_timeout`].
+//!
+//! Results change watches at once and snapshots a little later: a published snapshot costs one
+//! pointer per pool, and hundreds of results may come in the same moment.
+
+mod plan;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalog::{Address, Catalog, Endpoint, EndpointIx, Monitoring, Pool, PoolIx};
+use crate::chance::Chance;
+use crate::health::{Ballot, Effect, EndpointReason, EndpointState, PoolReason, PoolState, vote};
+use crate::id::Id;
+use crate::probe::{ProbeId, ProbeOrder, ProbeResult};
+use crate::snapshot::{EndpointHealth, Lookup, PoolHealth, Snapshot};
+use crate::steering::Weight;
+use crate::time::Mono;
+use crate::topology::Topology;
+use plan::{Juror, Plan, Task};
+use watch::{Memory, Verdict, Watches};
+
+/// How long [`Output::Ready`] waits for first verdicts when nothing else is set.
+pub const READY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most first probes that are under way at one moment: a new catalog does not send thousands
+/// at once.
+pub const FIRST_PROBES_IN_FLIGHT_MAX: usize = 64;
+
+/// The most attempts of any kind that are under way at one moment. Above the former, so that
+/// endpoints that do not answer cannot hold up the probes of those that do.
+pub const PROBES_IN_FLIGHT_MAX: usize = 1024;
+
+/// The least time between two published snapshots; the first one goes out at once.
+pub const PUBLISH_GAP: Duration = Duration::from_millis(50);
+
+/// How late a snapshot may be in which only figures of probes (status, round trip) are new.
+pub const FIGURES_LATE_MAX: Duration = Duration::from_secs(1);
+
+/// How long after its own timeout an attempt that nobody answered for is given up and counted as a
+/// timeout.
+pub const PROBE_LOST_AFTER: Duration = Duration::from_secs(1);
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// This is wanted from now on.
+    Catalog(Arc<Catalog>),
+    /// An attempt ended.
+    Probed {
+        /// Which.
+        probe: ProbeId,
+        /// How.
+        result: ProbeResult,
+    },
+    /// A hostname of [`Output::Resolve`] was looked up.
+    Resolved {
+        /// The hostname, as it was asked for.
+        host: String,
+        /// Whether it has an address now.
+        resolvable: bool,
+    },
+}
+
+/// Something to do.
+#[derive(Debug, Clone)]
+pub enum Output {
+    /// Make this attempt and answer with [`Input::Probed`].
+    Probe(ProbeOrder),
+    /// The answer to this attempt is not needed any more.
+    Cancel(ProbeId),
+    /// Decide with this from now on.
+    Publish(Arc<Snapshot>),
+    /// Keep these hostnames looked up, and no others; say with [`Input::Resolved`] once whether each
+    /// has an address, and again when that changes.
+    Resolve(Vec<String>),
+    /// A state changed: for the log. Comes just before the snapshot that holds it.
+    Event(StateChange),
+    /// Traffic can be taken: first verdicts are in, or have been waited for long enough. Said once,
+    /// after the snapshot that holds them.
+    Ready,
+}
+
+/// A change of state between two snapshots.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StateChange {
+    /// Of an endpoint.
+    Endpoint {
+        /// Name of its pool.
+        pool: String,
+        /// Its name.
+        endpoint: String,
+        /// Its address.
+        address: Address,
+        /// Its state before.
+        was: EndpointState,
+        /// Its state now.
+        now: EndpointState,
+        /// Why.
+        reason: EndpointReason,
+    },
+    /// Of a pool.
+    Pool {
+        /// Its name.
+        pool: String,
+        /// Its state before.
+        was: PoolState,
+        /// Its state now.
+        now: PoolState,
+        /// Why.
+        reason: PoolReason,
+    },
+}
+
+/// Keeps health and says what to do.
+#[derive(Debug)]
+pub struct Engine {
+    chance: Chance,
+    ready_timeout: Duration,
+    ready: Ready,
+    /// What is wanted; `None` before the first catalog.
+    current: Option<Current>,
+    watches: Watches,
+    /// Every hostname that is looked up, and what is known of it.
+    lookups: BTreeMap<String, Lookup>,
+    published: Option<Arc<Snapshot>>,
+    published_at: Option<Mono>,
+    /// When the next snapshot is to go out, if there is something new.
+    publish_due: Option<Mono>,
+    revision: u64,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    /// No catalog yet.
+    Idle,
+    /// First verdicts are awaited until then.
+    Waiting {
+        until: Mono,
+    },
+    Said,
+}
+
+/// The catalog in force and everything that is indexed by it.
+#[derive(Debug)]
+struct Current {
+    topology: Arc<Topology>,
+    /// By [`EndpointIx`].
+    jurors: Vec<Vec<Juror>>,
+    /// The pools in which a hostname stands.
+    hosts: BTreeMap<String, Vec<PoolIx>>,
+    pools: Vec<Arc<PoolHealth>>,
+    /// Pools whose health is to be computed again.
+    dirty: BTreeSet<PoolIx>,
+}
+
+impl Engine {
+    /// An engine without a catalog, whose only chance is `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Engine {
+        Engine {
+            chance: Chance::new(seed),
+            ready_timeout: READY_TIMEOUT,
+            ready: Ready::Idle,
+            current: None,
+            watches: Watches::default(),
+            lookups: BTreeMap::new(),
+            published: None,
+            published_at: None,
+            publish_due: None,
+            revision: 0,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Waits this long for first verdicts instead of [`READY_TIMEOUT`].
+    #[must_use]
+    pub fn with_ready_timeout(self, ready_timeout: Duration) -> Engine {
+        Engine {
+            ready_timeout,
+            ..self
+        }
+    }
+
+    /// Takes in what happened.
+    pub fn handle(&mut self, input: Input, now: Mono) {
+        match input {
+            Input::Catalog(catalog) => self.replace(catalog, now),
+            Input::Probed { probe, result } => {
+                let verdict =
+                    self.watches
+                        .probed(probe, result, now, &mut self.chance, &mut self.outputs);
+                self.judged(verdict, now);
+            }
+            Input::Resolved { host, resolvable } => self.resolved(&host, resolvable, now),
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Does what is due by now.
+    pub fn handle_timeout(&mut self, now: Mono) {
+        while let Some(verdict) = self
+            .watches
+            .expire(now, &mut self.chance, &mut self.outputs)
+        {
+            self.judged(Some(verdict), now);
+        }
+        self.watches.start(now, &mut self.outputs);
+        let waited = matches!(self.ready, Ready::Waiting { until } if until <= now);
+        if self.publish_due.is_some_and(|due| due <= now || waited) {
+            self.publish(now);
+        }
+        if waited
+            || (matches!(self.ready, Ready::Waiting { .. })
+                && self.publish_due.is_none()
+                && self.settled())
+        {
+            self.ready = Ready::Said;
+            self.outputs.push_back(Output::Ready);
+        }
+    }
+
+    /// The next thing to do; drain until `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Engine::handle_timeout`] is due next; `None` while nothing is.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        let ready = match self.ready {
+            Ready::Waiting { until } => Some(until),
+            Ready::Idle | Ready::Said => None,
+        };
+        [self.watches.timeout(), self.publish_due, ready]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn replace(&mut self, catalog: Arc<Catalog>, now: Mono) {
+        let topology = Arc::new(Topology::new(catalog));
+        let Plan { tasks, jurors } = Plan::new(&topology);
+        let memories = self.memories();
+        let remember = |task: &Task| {
+            let known = |endpoint: &EndpointIx| {
+                let id = topology.endpoint(*endpoint).id;
+                let by_monitor = memories.get(&(id, Judge::Monitor(task.key.monitor)));
+                by_monitor.or_else(|| memories.get(&(id, Judge::Kind(task.probe.kind.name()))))
+            };
+            task.endpoints.iter().find_map(known).copied()
+        };
+        self.watches
+            .replace(tasks, now, remember, &mut self.outputs);
+
+        let hosts = plan::hosts(&topology);
+        if !hosts.keys().eq(self.lookups.keys()) {
+            let lookup = |host: &String| self.lookups.get(host).copied().unwrap_or(Lookup::Pending);
+            self.lookups = hosts
+                .keys()
+                .map(|host| (host.clone(), lookup(host)))
+                .collect();
+            self.outputs
+                .push_back(Output::Resolve(hosts.keys().cloned().collect()));
+        }
+
+        let before = self.current.take();
+        let known = before.as_ref().map(Current::by_id).unwrap_or_default();
+        let mut current = Current {
+            topology,
+            jurors,
+            hosts,
+            pools: Vec::new(),
+            dirty: BTreeSet::new(),
+        };
+        let catalog = Arc::clone(current.topology.catalog());
+        for (ix, pool) in catalog.pools() {
+            let before = |endpoint: &Endpoint| known.endpoints.get(&endpoint.id).copied();
+            let endpoints = self.endpoints(&current, ix, pool, before, now);
+            let health = PoolHealth::new(pool, endpoints, now);
+            current
+                .pools
+                .push(kept_since(health, known.pools.get(&pool.id).copied()));
+        }
+        self.current = Some(current);
+        if self.ready == Ready::Idle {
+            self.ready = Ready::Waiting {
+                until: now.after(self.ready_timeout),
+            };
+        }
+        self.publish_by(now);
+    }
+
+    /// What is known of each endpoint by each of its monitors, to be found by the monitor or, when
+    /// that is another one now, by its type.
+    fn memories(&self) -> BTreeMap<(Id, Judge), Memory> {
+        let mut memories = BTreeMap::new();
+        let Some(current) = &self.current else {
+            return memories;
+        };
+        for watch in self.watches.iter() {
+            let memory = (watch.standing, watch.last, watch.failure);
+            for &endpoint in &watch.task.endpoints {
+                let id = current.topology.endpoint(endpoint).id;
+                memories.insert((id, Judge::Monitor(watch.task.key.monitor)), memory);
+                memories
+                    .entry((id, Judge::Kind(watch.task.probe.kind.name())))
+                    .or_insert(memory);
+            }
+        }
+        memories
+    }
+
+    fn resolved(&mut self, host: &str, resolvable: bool, now: Mono) {
+        let lookup = if resolvable {
+            Lookup::Resolves
+        } else {
+            Lookup::UnknownHost
+        };
+        let Some(known) = self.lookups.get_mut(host) else {
+            return;
+        };
+        if std::mem::replace(known, lookup) == lookup {
+            return;
+        }
+        if let Some(current) = &mut self.current {
+            current
+                .dirty
+                .extend(current.hosts.get(host).into_iter().flatten());
+        }
+        self.publish_by(now);
+    }
+
+    fn judged(&mut self, verdict: Option<Verdict>, now: Mono) {
+        let (Some(Verdict { watch, effect }), Some(current)) = (verdict, &mut self.current) else {
+            return;
+        };
+        let endpoints = &self.watches.get(watch).task.endpoints;
+        current.dirty.extend(
+            endpoints
+                .iter()
+                .map(|&endpoint| current.topology.endpoint(endpoint).pool),
+        );
+        match effect {
+            Effect::Same => self.publish_by(now.after(FIGURES_LATE_MAX)),
+            Effect::TurnedUp | Effect::TurnedDown => self.publish_by(now),
+        }
+    }
+
+    /// Publishes by `when`, or as soon after it as the gap allows.
+    fn publish_by(&mut self, when: Mono) {
+        let earliest = self
+            .published_at
+            .map_or(Mono::ZERO, |last| last.after(PUBLISH_GAP));
+        let due = when.max(earliest);
+        self.publish_due = Some(self.publish_due.map_or(due, |already| already.min(due)));
+    }
+
+    fn publish(&mut self, now: Mono) {
+        self.publish_due = None;
+        let Some(mut current) = self.current.take() else {
+            return;
+        };
+        let catalog = Arc::clone(current.topology.catalog());
+        for ix in std::mem::take(&mut current.dirty) {
+            let pool = catalog.pool(ix);
+            let before = Arc::clone(&current.pools[ix.at()]);
+            let mut places = before.endpoints.iter().copied();
+            let endpoints = self.endpoints(&current, ix, pool, |_| places.next(), now);
+            current.pools[ix.at()] =
+                kept_since(PoolHealth::new(pool, endpoints, now), Some(&*before));
+        }
+        self.revision += 1;
+        let pools = current.pools.iter().map(Arc::clone).collect();
+        let snapshot = Arc::new(Snapshot::new(
+            self.revision,
+            Arc::clone(&current.topology),
+            pools,
+        ));
+        if let Some(before) = &self.published {
+            self.outputs
+                .extend(changes(before, &snapshot).into_iter().map(Output::Event));
+        }
+        self.outputs
+            .push_back(Output::Publish(Arc::clone(&snapshot)));
+        (self.published, self.published_at) = (Some(snapshot), Some(now));
+        self.current = Some(current);
+    }
+
+    /// The health of every endpoint of a pool, as the watches and lookups have it.
+    fn endpoints(
+        &self,
+        current: &Current,
+        ix: PoolIx,
+        pool: &Pool,
+        mut before: impl FnMut(&Endpoint) -> Option<EndpointHealth>,
+        now: Mono,
+    ) -> Box<[EndpointHealth]> {
+        let mut ballots = Vec::new();
+        let health = pool.endpoints.iter().enumerate().map(|(place, endpoint)| {
+            let jurors = &current.jurors[current.topology.endpoint_of(ix, place).at()];
+            let lookup = match &endpoint.address {
+                Address::Ip(_) => Lookup::Resolves,
+                Address::Host(host) => self.lookups.get(host).copied().unwrap_or(Lookup::Pending),
+            };
+            let weight = Weight::from_f64(endpoint.weight);
+            let settled = |state, reason| EndpointHealth {
+                state,
+                reason,
+                since: now,
+                weight,
+                lookup,
+                status: None,
+                rtt: None,
+            };
+            let health = if !pool.enabled {
+                settled(EndpointState::Disabled, EndpointReason::PoolDisabled)
+            } else if !endpoint.enabled {
+                settled(EndpointState::Disabled, EndpointReason::Disabled)
+            } else if pool.monitoring == Monitoring::None {
+                settled(EndpointState::Unknown, EndpointReason::NoMonitor)
+            } else {
+                ballots.clear();
+                ballots.extend(jurors.iter().map(
+                    |&Juror {
+                         task,
+                         votes,
+                         decisive,
+                     }| {
+                        Ballot {
+                            standing: self.watches.get(task).standing,
+                            votes,
+                            decisive,
+                        }
+                    },
+                ));
+                let outcome = vote(&ballots);
+                let watch = outcome
+                    .because
+                    .map(|ballot| self.watches.get(jurors[ballot].task));
+                let reason = match (outcome.state, watch) {
+                    (EndpointState::Critical, Some(watch)) => EndpointReason::Probe(watch.failure),
+                    (EndpointState::Healthy, _) => {
+                        EndpointReason::Probe(crate::health::FailureReason::None)
+                    }
+                    _ => EndpointReason::Pending,
+                };
+                let last = watch.and_then(|watch| watch.last);
+                let (status, rtt) = (
+                    last.and_then(|last| last.status()),
+                    last.and_then(|last| last.rtt()),
+                );
+                EndpointHealth {
+                    status,
+                    rtt,
+                    ..settled(outcome.state, reason)
+                }
+            };
+            match before(endpoint) {
+                Some(known) if known.state == health.state => EndpointHealth {
+                    since: known.since,
+                    ..health
+                },
+                _ => health,
+            }
+        });
+        health.collect()
+    }
+
+    /// Whether every endpoint that waits for a verdict has one, and every hostname an answer.
+    fn settled(&self) -> bool {
+        let Some(current) = &self.current else {
+            return false;
+        };
+        let judged = |jurors: &Vec<Juror>| {
+            let mut voters = jurors.iter().filter(|juror| juror.votes).peekable();
+            voters.peek().is_none()
+                || voters.any(|juror| self.watches.get(juror.task).standing.verdict().is_some())
+        };
+        current.jurors.iter().all(judged)
+            && self
+                .lookups
+                .values()
+                .all(|&lookup| lookup != Lookup::Pending)
+    }
+}
+
+/// By what a verdict is found again after a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Judge {
+    Monitor(Id),
+    Kind(&'static str),
+}
+
+/// The health of a catalog's pools and endpoints by their ids.
+#[derive(Default)]
+struct ById<'a> {
+    pools: BTreeMap<Id, &'a PoolHealth>,
+    endpoints: BTreeMap<Id, EndpointHealth>,
+}
+
+impl Current {
+    fn by_id(&self) -> ById<'_> {
+        let mut known = ById::default();
+        for ((_, pool), health) in self.topology.catalog().pools().zip(&self.pools) {
+            known.pools.insert(pool.id, &**health);
+            let endpoints = pool.endpoints.iter().zip(&health.endpoints);
+            known
+                .endpoints
+                .extend(endpoints.map(|(endpoint, health)| (endpoint.id, *health)));
+        }
+        known
+    }
+}
+
+/// `health`, whose state began when that of `before` did if it is the same.
+fn kept_since(health: PoolHealth, before: Option<&PoolHealth>) -> Arc<PoolHealth> {
+    match before {
+        Some(before) if before.state == health.state => Arc::new(PoolHealth {
+            since: before.since,
+            ..health
+        }),
+        _ => Arc::new(health),
+    }
+}
+
+/// What the log says between two snapshots. What only one of them has is no change of state.
+fn changes(before: &Snapshot, after: &Snapshot) -> Vec<StateChange> {
+    let mut changes = Vec::new();
+    let same_catalog = Arc::ptr_eq(before.catalog(), after.catalog());
+    for pool in after.pools() {
+        let known = if same_catalog {
+            Some(pool.ix)
+        } else {
+            before.catalog().pool_by_id(pool.id)
+        };
+        let Some(known) = known else { continue };
+        if same_catalog && before.shares_health(after, pool.ix) {
+            continue;
+        }
+        let was: BTreeMap<Id, EndpointState> = before
+            .pool(known)
+            .endpoints()
+            .map(|(_, view, health)| (view.id, health.state))
+            .collect();
+        for (_, view, health) in pool.endpoints() {
+            if let Some(&was) = was.get(&view.id).filter(|&&was| was != health.state) {
+                changes.push(StateChange::Endpoint {
+                    pool: pool.name.to_owned(),
+                    endpoint: view.name.clone(),
+                    address: view.address.clone(),
+                    was,
+                    now: health.state,
+                    reason: health.reason,
+                });
+            }
+        }
+        let was = before.pool(known).state;
+        if was != pool.state {
+            changes.push(StateChange::Pool {
+                pool: pool.name.to_owned(),
+                was,
+                now: pool.state,
+                reason: pool.reason,
+            });
+        }
+    }
+    changes
+}

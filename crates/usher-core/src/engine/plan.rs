@@ -1,0 +1,208 @@
+//! What a catalog wants to have probed, and who judges which endpoint.
+//!
+//! Pools that share a monitor and a target share one task: the target is probed once per interval,
+//! however many pools it stands in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::catalog::{
+    Address, Catalog, Endpoint, EndpointIx, Monitor, MonitorKind, Monitoring, Pool, PoolIx,
+};
+use crate::health::Streaks;
+use crate::id::Id;
+use crate::probe::Probe;
+use crate::topology::Topology;
+
+/// What tells one task from another. Settings of the monitor that may change while the task stays
+/// the same are not in it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) monitor: Id,
+    address: Address,
+    port: u16,
+    host: String,
+    sni: Option<String>,
+    ca: Option<String>,
+    client_cert: Option<(String, String)>,
+}
+
+/// One target to probe by one monitor.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) key: Key,
+    pub(super) probe: Probe,
+    pub(super) interval: Duration,
+    pub(super) retries: u32,
+    pub(super) streaks: Streaks,
+    /// Those that its verdict is for.
+    pub(super) endpoints: Vec<EndpointIx>,
+}
+
+/// A task's part in judging an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Juror {
+    /// Place of the task in [`Plan::tasks`].
+    pub(super) task: usize,
+    pub(super) votes: bool,
+    pub(super) decisive: bool,
+}
+
+/// Everything that a catalog wants to have probed.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) tasks: Vec<Task>,
+    /// By [`EndpointIx`]; empty for endpoints that nobody judges and for those that are turned off.
+    pub(super) jurors: Vec<Vec<Juror>>,
+}
+
+impl Plan {
+    pub(super) fn new(topology: &Topology) -> Plan {
+        let catalog = topology.catalog();
+        let mut plan = Plan {
+            tasks: Vec::new(),
+            jurors: vec![Vec::new(); topology.endpoints().len()],
+        };
+        let mut places = BTreeMap::new();
+        for (ix, pool) in catalog.pools().filter(|(_, pool)| pool.enabled) {
+            for (monitor, votes, decisive) in members(catalog, pool) {
+                for (place, endpoint) in pool
+                    .endpoints
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, endpoint)| endpoint.enabled)
+                {
+                    let target = topology.endpoint_of(ix, place);
+                    let task = plan.task(&mut places, monitor, pool, endpoint);
+                    plan.tasks[task].endpoints.push(target);
+                    plan.jurors[target.at()].push(Juror {
+                        task,
+                        votes,
+                        decisive,
+                    });
+                }
+            }
+        }
+        plan
+    }
+
+    fn task(
+        &mut self,
+        places: &mut BTreeMap<Key, usize>,
+        monitor: &Monitor,
+        pool: &Pool,
+        endpoint: &Endpoint,
+    ) -> usize {
+        let probe = probe(monitor, pool, endpoint);
+        let key = Key {
+            monitor: monitor.id,
+            address: probe.address.clone(),
+            port: probe.port,
+            host: probe.host.clone(),
+            sni: probe.sni.clone(),
+            ca: probe.ca.clone(),
+            client_cert: probe.client_cert.clone(),
+        };
+        *places.entry(key.clone()).or_insert_with(|| {
+            self.tasks.push(Task {
+                key,
+                probe,
+                interval: monitor.interval,
+                retries: monitor.retries,
+                streaks: Streaks::new(monitor.consecutive_up, monitor.consecutive_down),
+                endpoints: Vec::new(),
+            });
+            self.tasks.len() - 1
+        })
+    }
+}
+
+/// The monitors that probe for `pool`, whether each votes, and whether its failure is enough.
+fn members<'a>(catalog: &'a Catalog, pool: &Pool) -> Vec<(&'a Monitor, bool, bool)> {
+    let monitor = |id| {
+        catalog.monitor(
+            catalog
+                .monitor_by_id(id)
+                .expect("the check found every monitor"),
+        )
+    };
+    match &pool.monitoring {
+        Monitoring::None => Vec::new(),
+        Monitoring::Monitor(one) => vec![(monitor(one.id), true, false)],
+        Monitoring::Group(group) => {
+            let group = catalog
+                .monitor_group_by_id(group.id)
+                .expect("the check found every group");
+            let enabled = group.members.iter().filter(|member| member.enabled);
+            enabled
+                .map(|member| {
+                    (
+                        monitor(member.monitor.id),
+                        !member.monitoring_only,
+                        member.must_be_healthy,
+                    )
+                })
+                .collect()
+        }
+    }
+}
+
+fn probe(monitor: &Monitor, pool: &Pool, endpoint: &Endpoint) -> Probe {
+    let (headers, port_default) = match &monitor.kind {
+        MonitorKind::Http(check) => (check.headers.as_slice(), 80),
+        MonitorKind::Https { check, .. } => (check.headers.as_slice(), 443),
+        MonitorKind::Tcp => (&[][..], 0),
+    };
+    let own = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("host"))
+        .and_then(|(_, values)| values.first());
+    let set = endpoint.host_header.as_ref().or(own);
+    let over_tls = matches!(monitor.kind, MonitorKind::Https { .. });
+    let tls = over_tls.then_some(&pool.tls);
+    Probe {
+        kind: monitor.kind.clone(),
+        address: endpoint.address.clone(),
+        port: monitor.port.or(endpoint.port).unwrap_or(port_default),
+        timeout: monitor.timeout,
+        host: set.cloned().unwrap_or_else(|| host_of(&endpoint.address)),
+        sni: tls.and_then(|tls| {
+            tls.sni
+                .clone()
+                .or_else(|| set.map(|host| without_port(host).to_owned()))
+        }),
+        ca: tls.and_then(|tls| tls.ca.clone()),
+        client_cert: tls.and_then(|tls| tls.client_cert.clone().zip(tls.client_key.clone())),
+        user_agent: format!(
+            "Mozilla/5.0 (compatible; Usher-Health/1.0; pool-id: {:016x})",
+            pool.id.short()
+        ),
+    }
+}
+
+fn host_of(address: &Address) -> String {
+    match address {
+        Address::Ip(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
+        Address::Ip(std::net::IpAddr::V4(_)) | Address::Host(_) => address.to_string(),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+/// The place of every pool's endpoints that are up for traffic and have a hostname.
+pub(super) fn hosts(topology: &Topology) -> BTreeMap<String, Vec<PoolIx>> {
+    let mut hosts: BTreeMap<String, Vec<PoolIx>> = BTreeMap::new();
+    for (ix, pool) in topology.catalog().pools().filter(|(_, pool)| pool.enabled) {
+        for endpoint in pool.endpoints.iter().filter(|endpoint| endpoint.enabled) {
+            if let Address::Host(host) = &endpoint.address {
+                hosts.entry(host.clone()).or_default().push(ix);
+            }
+        }
+    }
+    hosts
+}

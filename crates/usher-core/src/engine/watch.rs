@@ -1,0 +1,326 @@
+//! When each target is probed, and what its results add up to.
+//!
+//! A watch is a task with a memory. It is either waiting until its next probe is due or has one
+//! attempt under way; a retry is a new attempt of the same probe. A watch that has not been probed
+//! since it began is fresh: fresh ones go at once but only so many together, and their second probe
+//! is drawn from one interval, so that what started together does not stay together.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::plan::{Key, Task};
+use super::{FIRST_PROBES_IN_FLIGHT_MAX, Output, PROBE_LOST_AFTER, PROBES_IN_FLIGHT_MAX};
+use crate::chance::Chance;
+use crate::health::{Effect, Event, FailureReason, Standing};
+use crate::probe::{Probe, ProbeId, ProbeOrder, ProbeResult};
+use crate::time::Mono;
+
+/// One target under one monitor.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) task: Task,
+    probe: Arc<Probe>,
+    pub(super) standing: Standing,
+    /// The last final result.
+    pub(super) last: Option<ProbeResult>,
+    /// Why it failed last.
+    pub(super) failure: FailureReason,
+    /// When its last probe began.
+    started: Option<Mono>,
+    fresh: bool,
+    slot: Slot,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Slot {
+    Waiting { due: Mono },
+    Flying { probe: ProbeId },
+}
+
+/// One attempt that is under way.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    watch: usize,
+    attempt: u32,
+    started: Mono,
+    deadline: Mono,
+}
+
+/// What is known of an endpoint's target from before a reload, for a watch that is new.
+pub(super) type Memory = (Standing, Option<ProbeResult>, FailureReason);
+
+/// A result that is final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Place of the watch.
+    pub(super) watch: usize,
+    pub(super) effect: Effect,
+}
+
+/// All watches, and which of them is next.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    all: Vec<Watch>,
+    /// Waiting and fresh.
+    fresh: BTreeSet<(Mono, usize)>,
+    /// Waiting and not fresh.
+    regular: BTreeSet<(Mono, usize)>,
+    flights: BTreeMap<ProbeId, Flight>,
+    fresh_flights: usize,
+    deadlines: BTreeSet<(Mono, ProbeId)>,
+    probe_next: u64,
+}
+
+impl Watches {
+    pub(super) fn get(&self, place: usize) -> &Watch {
+        &self.all[place]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Watch> {
+        self.all.iter()
+    }
+
+    /// Watches `tasks` from now on. A task that was there keeps its memory and its place in time;
+    /// the verdict of one that is new is asked of `remember`.
+    pub(super) fn replace(
+        &mut self,
+        tasks: Vec<Task>,
+        now: Mono,
+        remember: impl Fn(&Task) -> Option<Memory>,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        let before = std::mem::take(&mut self.all);
+        let mut before: BTreeMap<Key, Watch> = before
+            .into_iter()
+            .map(|watch| (watch.task.key.clone(), watch))
+            .collect();
+        let watches = tasks
+            .into_iter()
+            .map(|task| match before.remove(&task.key) {
+                Some(watch) => watch.continued(task, now),
+                None => {
+                    let memory = remember(&task)
+                        .map(|(standing, last, failure)| (standing.carried(), last, failure));
+                    Watch::new(task, now, memory)
+                }
+            });
+        self.all = watches.collect();
+        self.fresh.clear();
+        self.regular.clear();
+        self.fresh_flights = 0;
+        let mut flights = std::mem::take(&mut self.flights);
+        for (place, watch) in self.all.iter().enumerate() {
+            match watch.slot {
+                Slot::Waiting { due } if watch.fresh => self.fresh.insert((due, place)),
+                Slot::Waiting { due } => self.regular.insert((due, place)),
+                Slot::Flying { probe } => {
+                    let flight = flights.remove(&probe).expect("a flying watch has a flight");
+                    self.flights.insert(
+                        probe,
+                        Flight {
+                            watch: place,
+                            ..flight
+                        },
+                    );
+                    self.fresh_flights += usize::from(watch.fresh);
+                    true
+                }
+            };
+        }
+        for (probe, flight) in flights {
+            self.deadlines.remove(&(flight.deadline, probe));
+            outputs.push_back(Output::Cancel(probe));
+        }
+    }
+
+    /// Takes in the end of an attempt. `None` when it is not final, or not waited for any more.
+    pub(super) fn probed(
+        &mut self,
+        probe: ProbeId,
+        result: ProbeResult,
+        now: Mono,
+        chance: &mut Chance,
+        outputs: &mut VecDeque<Output>,
+    ) -> Option<Verdict> {
+        let again = !result.passed() && result.reason().is_timeout();
+        self.ended(probe, result, again, now, chance, outputs)
+    }
+
+    /// Gives up an attempt that nobody answered for in time.
+    pub(super) fn expire(
+        &mut self,
+        now: Mono,
+        chance: &mut Chance,
+        outputs: &mut VecDeque<Output>,
+    ) -> Option<Verdict> {
+        while let Some(&(deadline, probe)) = self.deadlines.first()
+            && deadline <= now
+        {
+            outputs.push_back(Output::Cancel(probe));
+            let lost = ProbeResult::Fail {
+                reason: FailureReason::Other,
+                status: None,
+                rtt: None,
+            };
+            let verdict = self.ended(probe, lost, true, now, chance, outputs);
+            if verdict.is_some() {
+                return verdict;
+            }
+        }
+        None
+    }
+
+    fn ended(
+        &mut self,
+        probe: ProbeId,
+        result: ProbeResult,
+        again: bool,
+        now: Mono,
+        chance: &mut Chance,
+        outputs: &mut VecDeque<Output>,
+    ) -> Option<Verdict> {
+        let flight = self.flights.remove(&probe)?;
+        self.deadlines.remove(&(flight.deadline, probe));
+        let place = flight.watch;
+        if again && flight.attempt < self.all[place].task.retries {
+            self.launch(place, flight.attempt + 1, flight.started, now, outputs);
+            return None;
+        }
+        let watch = &mut self.all[place];
+        let event = if result.passed() {
+            Event::Pass
+        } else {
+            Event::Fail
+        };
+        let effect;
+        (watch.standing, effect) = watch.standing.next(event, watch.task.streaks);
+        watch.last = Some(result);
+        if !result.passed() {
+            watch.failure = result.reason();
+        }
+        let interval = watch.task.interval;
+        let due = if std::mem::take(&mut watch.fresh) {
+            self.fresh_flights -= 1;
+            // An interval is at most an hour, which 64 bits of nanoseconds hold.
+            let nanos = chance.below(interval.as_nanos() as u64);
+            flight
+                .started
+                .after(std::time::Duration::from_nanos(nanos + 1))
+        } else {
+            flight.started.after(interval)
+        };
+        watch.slot = Slot::Waiting { due };
+        self.regular.insert((due, place));
+        Some(Verdict {
+            watch: place,
+            effect,
+        })
+    }
+
+    /// Orders every probe that is due and has room.
+    pub(super) fn start(&mut self, now: Mono, outputs: &mut VecDeque<Output>) {
+        while self.flights.len() < PROBES_IN_FLIGHT_MAX {
+            let regular = self.regular.first().copied().filter(|&(due, _)| due <= now);
+            let fresh = self.fresh.first().copied();
+            let fresh = fresh
+                .filter(|&(due, _)| due <= now && self.fresh_flights < FIRST_PROBES_IN_FLIGHT_MAX);
+            let Some((_, place)) = regular.or(fresh) else {
+                return;
+            };
+            if regular.is_some() {
+                self.regular.pop_first();
+            } else {
+                self.fresh.pop_first();
+                self.fresh_flights += 1;
+            }
+            self.all[place].started = Some(now);
+            self.launch(place, 0, now, now, outputs);
+        }
+    }
+
+    /// When something is due next: a probe that has room, or an attempt to be given up.
+    pub(super) fn timeout(&self) -> Option<Mono> {
+        let room = self.flights.len() < PROBES_IN_FLIGHT_MAX;
+        let regular = self.regular.first().filter(|_| room);
+        let fresh = self
+            .fresh
+            .first()
+            .filter(|_| room && self.fresh_flights < FIRST_PROBES_IN_FLIGHT_MAX);
+        let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
+        [
+            regular.map(|&(due, _)| due),
+            fresh.map(|&(due, _)| due),
+            deadline,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn launch(
+        &mut self,
+        place: usize,
+        attempt: u32,
+        started: Mono,
+        now: Mono,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        let id = ProbeId(self.probe_next);
+        self.probe_next += 1;
+        let watch = &mut self.all[place];
+        watch.slot = Slot::Flying { probe: id };
+        let deadline = now.after(watch.probe.timeout).after(PROBE_LOST_AFTER);
+        self.flights.insert(
+            id,
+            Flight {
+                watch: place,
+                attempt,
+                started,
+                deadline,
+            },
+        );
+        self.deadlines.insert((deadline, id));
+        outputs.push_back(Output::Probe(ProbeOrder {
+            id,
+            probe: Arc::clone(&watch.probe),
+        }));
+    }
+}
+
+impl Watch {
+    fn new(task: Task, now: Mono, memory: Option<Memory>) -> Watch {
+        let (standing, last, failure) =
+            memory.unwrap_or((Standing::Pending, None, FailureReason::None));
+        let (probe, slot) = (Arc::new(task.probe.clone()), Slot::Waiting { due: now });
+        Watch {
+            task,
+            probe,
+            standing,
+            last,
+            failure,
+            started: None,
+            fresh: true,
+            slot,
+        }
+    }
+
+    /// This watch under new settings. What changes the meaning of a result begins it anew; a new
+    /// interval only moves the next probe.
+    fn continued(mut self, task: Task, now: Mono) -> Watch {
+        let same_probe = Probe {
+            user_agent: self.probe.user_agent.clone(),
+            ..task.probe.clone()
+        } == *self.probe;
+        if !same_probe {
+            let memory = (self.standing.carried(), self.last, self.failure);
+            return Watch::new(task, now, Some(memory));
+        }
+        if let (Slot::Waiting { due }, Some(started)) = (self.slot, self.started) {
+            self.slot = Slot::Waiting {
+                due: due.min(started.after(task.interval)),
+            };
+        }
+        self.task = task;
+        self
+    }
+}
