@@ -193,7 +193,7 @@ impl Outgoing {
 
     /// Whether everything so far can be sent again from the start.
     pub(crate) fn can_rewind(&self) -> bool {
-        self.kept_max > 0
+        self.kept_max > 0 || self.sent == 0
     }
 
     /// Sends everything again from the start, on another connection, and for the last time.

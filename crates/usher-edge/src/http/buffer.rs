@@ -129,6 +129,19 @@ impl Buffer {
         self.size > before
     }
 
+    /// Moves what it holds into a buffer of its own.
+    #[must_use]
+    pub fn take(&mut self) -> Buffer {
+        let empty = Buffer {
+            shelves: Rc::clone(&self.shelves),
+            bytes: Box::default(),
+            start: 0,
+            end: 0,
+            size: BUFFER_SIZE,
+        };
+        std::mem::replace(self, empty)
+    }
+
     /// Reads once into the room that is left, which the caller has seen to. `0` is the end of the
     /// stream.
     ///

@@ -11,6 +11,7 @@
 //! the same endpoint, if nothing was sent or the request may be done twice and is still at hand;
 //! that does not use up the retry. Everything else, a deadline above all, is the client's to repeat.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -22,7 +23,6 @@ use usher_core::decision::{Attempt, Attempts, Decision, Response};
 use usher_core::request::{Request, Scheme};
 
 use super::body::{Incoming, Next, Outgoing, ReadFault};
-use super::book::{Book, Count};
 use super::buffer::Buffer;
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
@@ -214,7 +214,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
 ) -> End {
     let view = worker.view();
     let peer = conn.peer.ip();
-    let visitor = Visitor::read(peer, conn.scheme(), &view.settings.trusted_proxies, asked.fields.all());
+    let visitor = Visitor::read(peer, conn.scheme(), conn.trusted, &view.settings.trusted_proxies, asked.fields.all());
     let request_id = RequestId::of(conn.trusted, asked.fields.all(), worker.draw());
     let mut exchange = Exchange {
         worker,
@@ -229,6 +229,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         limits: limits(&view.settings),
         report: Report::default(),
     };
+    let _in_flight = worker.in_flight();
     let end = exchange.decide().await;
     exchange.record();
     end
@@ -252,11 +253,14 @@ struct Report {
     attempt: Option<Attempt>,
     attempts: u8,
     upstream: Option<Duration>,
+    /// Bytes through a tunnel.
+    received: u64,
+    sent: u64,
 }
 
 struct Exchange<'a, C, F> {
     worker: &'a Rc<Worker>,
-    view: &'a View,
+    view: &'a Rc<View>,
     conn: &'a ConnInfo,
     asked: &'a Asked<'a, F>,
     client: &'a mut C,
@@ -307,9 +311,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     /// First attempt, and the one retry after a failure to connect.
     async fn forward(&mut self, balancer: BalancerIx, attempts: Attempts) -> End {
-        let view = self.view;
-        let book = &*view.book;
-        let _active = Held::new(book.active(balancer), self.worker.index());
+        let (worker, view) = (self.worker, self.view);
+        let _active = worker.active(view, balancer);
         let mut retry = None;
         let mut attempt = attempts.first;
         loop {
@@ -322,12 +325,10 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             let Some(other) = attempts.retry.filter(|_| retry.is_none() && self.client.received() == 0) else {
                 return self.refuse(failure.into()).await;
             };
-            retry = Retry::take(book, balancer);
+            retry = worker.retry(view, balancer);
             if retry.is_none() {
-                self.worker.retry_denied();
                 return self.refuse(failure.into()).await;
             }
-            self.worker.failed_over();
             attempt = other;
         }
     }
@@ -335,7 +336,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     /// One endpoint, over a kept connection or a new one.
     async fn attempt(&mut self, balancer: BalancerIx, endpoint: EndpointIx) -> Result<End, ConnectFailure> {
         let (view, worker) = (self.view, self.worker);
-        let _open = Held::new(view.book.endpoint(endpoint), worker.index());
+        let _open = worker.open(view, endpoint);
         let transport = view.snapshot.transport(balancer, endpoint);
         let endpoint = view.snapshot.endpoint(endpoint);
         let sni = transport.tls.and_then(|profile| profile.sni).unwrap_or(self.asked.host);
@@ -420,8 +421,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let leftover = pump.buffer;
         match ended {
             Ended::Switched => {
-                let moved = self.tunnel(connection, leftover).await;
-                self.report.error = moved;
+                self.report.error = self.tunnel(connection, leftover).await;
                 Ended::Tunnelled
             }
             ended => ended,
@@ -433,7 +433,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         self.report.status = 101;
         let idle = self.view.settings.timeouts.body_idle;
         let (client, buffer) = self.client.raw()?;
-        tunnel::run(client, buffer, &mut connection.io, leftover, self.deadline, idle).await
+        let passed = tunnel::run(client, buffer.take(), &mut connection.io, leftover, self.deadline, idle).await;
+        (self.report.received, self.report.sent) = (passed.received, passed.sent);
+        passed.error
     }
 
     /// After the bytes: what the client still gets, and what becomes of the endpoint's connection.
@@ -475,8 +477,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     async fn redirect(&mut self) -> End {
-        let port_free = self.asked.host;
-        let location = format!("{}://{port_free}{}", Scheme::Https.as_str(), self.asked.uri);
+        // Without the port: it belongs to the plain listener.
+        let location = format!("{}://{}{}", Scheme::Https.as_str(), self.asked.host, self.asked.uri);
         self.say(&Page::redirect(&location)).await
     }
 
@@ -513,8 +515,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 host: asked.host,
                 path: path.as_bytes(),
                 status: self.report.status,
-                bytes_in: self.client.received(),
-                bytes_out: self.client.sent(),
+                bytes_in: self.report.received + self.client.received(),
+                bytes_out: self.report.sent + self.client.sent(),
                 balancer: self.report.balancer,
                 pool: self.report.attempt.map(|attempt| attempt.pool),
                 endpoint: self.report.attempt.map(|attempt| attempt.endpoint),
@@ -528,40 +530,35 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 }
 
-/// One more in a count, until it is dropped.
-struct Held<'a> {
-    count: &'a Count,
-    worker: usize,
+/// An answer of our own.
+#[derive(Debug)]
+pub(crate) struct Page<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: Cow<'a, [u8]>,
+    location: Option<&'a str>,
+    closes: bool,
 }
 
-impl<'a> Held<'a> {
-    fn new(count: &'a Count, worker: usize) -> Held<'a> {
-        count.add(worker);
-        Held { count, worker }
+impl<'a> Page<'a> {
+    pub(crate) fn refusal(fault: Fault, _accept: Option<&[u8]>, request_id: &str) -> Page<'a> {
+        let body = format!("{} {}: {}\nrequest {request_id}\n", fault.status, http1::reason_of(fault.status), fault.word);
+        let closes = matches!(fault.status, 400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 505);
+        Page { status: fault.status, body: body.into_bytes().into(), location: None, closes }
     }
-}
 
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.count.remove(self.worker);
+    pub(crate) fn redirect(location: &'a str) -> Page<'a> {
+        Page { status: 301, body: Cow::Borrowed(b""), location: Some(location), closes: false }
     }
-}
 
-/// One retry out of a load balancer's budget, until it is dropped.
-struct Retry<'a> {
-    book: &'a Book,
-    balancer: BalancerIx,
-}
-
-impl<'a> Retry<'a> {
-    fn take(book: &'a Book, balancer: BalancerIx) -> Option<Retry<'a>> {
-        book.take_retry(balancer).then_some(Retry { book, balancer })
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        [("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")]
+            .into_iter()
+            .chain(self.location.map(|location| ("location", location)))
     }
-}
 
-impl Drop for Retry<'_> {
-    fn drop(&mut self) {
-        self.book.return_retry(self.balancer);
+    /// Whether the connection ends with it.
+    pub(crate) fn closes(&self) -> bool {
+        self.closes
     }
 }
 

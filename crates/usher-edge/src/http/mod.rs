@@ -7,13 +7,16 @@ mod buffer;
 mod connection;
 mod deadline;
 mod drain;
+mod exchange;
 mod forward;
+mod h1;
 mod ledger;
 mod plane;
 mod record;
 mod refusal;
 mod settings;
 mod stream;
+mod tunnel;
 mod upstream;
 mod worker;
 

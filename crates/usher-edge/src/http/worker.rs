@@ -12,6 +12,7 @@ use usher_core::time::Mono;
 
 use super::access_log::Batch;
 use super::buffer::BufferPool;
+use super::h1::Desks;
 use super::ledger::Tally;
 use super::plane::{Plane, View};
 use super::record::Record;
@@ -22,7 +23,8 @@ use super::upstream;
 pub struct Worker {
     index: usize,
     plane: Arc<Plane>,
-    buffers: Rc<BufferPool>,
+    buffers: BufferPool,
+    desks: Desks,
     upstream: Rc<upstream::Pool>,
     view: RefCell<Rc<View>>,
     chance: Cell<u64>,
@@ -38,7 +40,8 @@ impl Worker {
         Rc::new(Worker {
             index,
             plane,
-            buffers: BufferPool::new(),
+            buffers: BufferPool::default(),
+            desks: Desks::default(),
             upstream: upstream::Pool::new(),
             view,
             chance: Cell::new(seed),
@@ -65,8 +68,13 @@ impl Worker {
 
     /// Buffers to borrow.
     #[must_use]
-    pub fn buffers(&self) -> &Rc<BufferPool> {
+    pub fn buffers(&self) -> &BufferPool {
         &self.buffers
+    }
+
+    /// What HTTP/1 requests are parsed into.
+    pub(crate) fn desks(&self) -> &Desks {
+        &self.desks
     }
 
     /// Connections to endpoints.
