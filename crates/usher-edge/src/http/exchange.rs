@@ -11,7 +11,6 @@
 //! the same endpoint, if nothing was sent or the request may be done twice and is still at hand;
 //! that does not use up the retry. Everything else, a deadline above all, is the client's to repeat.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -29,6 +28,7 @@ use super::deadline::Deadline;
 use super::forward::{Forwarded, RequestId, Visitor, is_replaced};
 use super::plane::View;
 use super::record::Record;
+use super::refusal::Failure;
 use super::settings::{Settings, Timeouts};
 use super::stream::Stream;
 use super::tunnel;
@@ -130,8 +130,14 @@ pub(crate) trait Client {
     /// Queues the head of the answer.
     fn respond(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault>;
 
-    /// Queues a whole answer of our own.
-    fn answer(&mut self, page: &Page<'_>) -> Result<(), EncodeFault>;
+    /// Queues a whole answer of our own. `closes`: it is the last one on this connection.
+    fn answer<'f>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'static str, &'f str)>,
+        body: &[u8],
+        closes: bool,
+    ) -> Result<(), EncodeFault>;
 
     /// Takes bytes of the answer's body: how many, at least one. `piece` is not empty.
     fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, ClientFault>>;
@@ -149,27 +155,19 @@ pub(crate) trait Client {
     fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)>;
 }
 
-/// Why an exchange did not end with the endpoint's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// What the client gets.
-    pub(crate) status: u16,
-    /// One stable word for the log.
-    pub(crate) word: &'static str,
-}
+/// Bodies longer or shorter than announced, and the like: what must not happen.
+const INTERNAL: Failure = Failure::new(500, "internal");
 
-impl Fault {
-    const EMPTY_ANSWER: Fault = Fault { status: 520, word: "empty-answer" };
-    const TRUNCATED_HEAD: Fault = Fault { status: 520, word: "truncated-head" };
-    const RESPONSE_TIMEOUT: Fault = Fault { status: 524, word: "response-timeout" };
-    const BODY_TIMEOUT: Fault = Fault { status: 408, word: "request-body-timeout" };
-    const INTERNAL: Fault = Fault { status: 500, word: "internal" };
-}
-
-impl From<ConnectFailure> for Fault {
-    fn from(failure: ConnectFailure) -> Fault {
-        Fault { status: failure.status(), word: failure.as_str() }
+impl From<ConnectFailure> for Failure {
+    fn from(failure: ConnectFailure) -> Failure {
+        Failure::new(failure.status(), failure.as_str())
     }
+}
+
+/// Whether the client's connection ends with this answer: after these nobody knows where its next
+/// request starts, or whether it is worth reading.
+pub(crate) fn closes(status: u16) -> bool {
+    matches!(status, 400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 501 | 505)
 }
 
 /// How an exchange left the client's side.
@@ -276,12 +274,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     async fn decide(&mut self) -> End {
         let asked = self.asked;
         if let Method::Connect | Method::Trace = asked.method {
-            return self.refuse(Fault { status: 405, word: "method-not-allowed" }).await;
+            return self.refuse(Failure::METHOD).await;
         }
         if self.conn.tls.is_some() {
             let sni = self.conn.tls.as_ref().and_then(|tls| tls.sni.as_deref());
             if self.view.certificates.crosses(sni, asked.host) {
-                return self.refuse(Fault { status: 421, word: "misdirected" }).await;
+                return self.refuse(Failure::MISDIRECTED).await;
             }
         }
         let request = Request {
@@ -304,7 +302,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             }
             Decision::Refuse { balancer, reason } => {
                 self.report.balancer = balancer;
-                self.refuse(Fault { status: reason.status(), word: reason.as_str() }).await
+                self.refuse(reason.into()).await
             }
         }
     }
@@ -351,7 +349,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let mut connection = kept.expect("made when there was none");
         let host = endpoint.host_header.as_deref().map_or(self.asked.authority, str::as_bytes);
         if self.write_request(host, connection.reused).is_err() {
-            return Ok(self.refuse(Fault::INTERNAL).await);
+            return Ok(self.refuse(INTERNAL).await);
         }
         let mut sent = false;
         loop {
@@ -451,7 +449,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 }
                 End::Answered
             }
-            Ended::Silent => self.refuse(Fault::EMPTY_ANSWER).await,
+            Ended::Silent => self.refuse(Failure::NO_ANSWER).await,
             Ended::Failed(fault) => self.refuse(fault).await,
             Ended::Cut(word) => {
                 self.report.error = Some(word);
@@ -468,24 +466,31 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         }
     }
 
-    /// Answers with the page for `fault`.
-    async fn refuse(&mut self, fault: Fault) -> End {
-        self.report.error = Some(fault.word);
-        let accept = self.asked.fields.all().find(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
-        let page = Page::refusal(fault, accept.map(|(_, value)| value), self.request_id.as_str());
-        self.say(&page).await
+    /// Answers with the page for `failure`.
+    async fn refuse(&mut self, failure: Failure) -> End {
+        self.report.status = failure.status();
+        self.report.error = Some(failure.as_str());
+        let accept = self.asked.fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
+        let page = failure.page(accept.map(|(_, value)| value), &self.request_id);
+        let closes = closes(page.status());
+        let queued = self.client.answer(page.status(), page.fields(), &page.body, closes);
+        match self.flush(queued).await {
+            End::Answered if closes => End::Refused,
+            end => end,
+        }
     }
 
     async fn redirect(&mut self) -> End {
+        self.report.status = 301;
         // Without the port: it belongs to the plain listener.
         let location = format!("{}://{}{}", Scheme::Https.as_str(), self.asked.host, self.asked.uri);
-        self.say(&Page::redirect(&location)).await
+        let queued = self.client.answer(301, [("location", &*location)].into_iter(), b"", false);
+        self.flush(queued).await
     }
 
-    /// Sends an answer of our own.
-    async fn say(&mut self, page: &Page<'_>) -> End {
-        self.report.status = page.status;
-        if self.client.answer(page).is_err() {
+    /// Sees an answer of our own out.
+    async fn flush(&mut self, queued: Result<(), EncodeFault>) -> End {
+        if queued.is_err() {
             return End::Cut;
         }
         self.deadline.set_after(self.view.settings.timeouts.body_idle);
@@ -493,11 +498,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             Poll::Pending => self.deadline.poll(cx).map(|()| Err(ClientFault::Gone)),
             flushed => flushed,
         });
-        match flushed.await {
-            Ok(()) if page.closes() => End::Refused,
-            Ok(()) => End::Answered,
-            Err(_) => End::Over,
-        }
+        flushed.await.map_or(End::Over, |()| End::Answered)
     }
 
     fn record(&self) {
@@ -530,38 +531,6 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 }
 
-/// An answer of our own.
-#[derive(Debug)]
-pub(crate) struct Page<'a> {
-    pub(crate) status: u16,
-    pub(crate) body: Cow<'a, [u8]>,
-    location: Option<&'a str>,
-    closes: bool,
-}
-
-impl<'a> Page<'a> {
-    pub(crate) fn refusal(fault: Fault, _accept: Option<&[u8]>, request_id: &str) -> Page<'a> {
-        let body = format!("{} {}: {}\nrequest {request_id}\n", fault.status, http1::reason_of(fault.status), fault.word);
-        let closes = matches!(fault.status, 400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 505);
-        Page { status: fault.status, body: body.into_bytes().into(), location: None, closes }
-    }
-
-    pub(crate) fn redirect(location: &'a str) -> Page<'a> {
-        Page { status: 301, body: Cow::Borrowed(b""), location: Some(location), closes: false }
-    }
-
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        [("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")]
-            .into_iter()
-            .chain(self.location.map(|location| ("location", location)))
-    }
-
-    /// Whether the connection ends with it.
-    pub(crate) fn closes(&self) -> bool {
-        self.closes
-    }
-}
-
 /// How the bytes of an exchange came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
@@ -577,7 +546,7 @@ enum Ended {
     /// The endpoint closed the connection before the first byte of an answer.
     Silent,
     /// No head of an answer reached the client: it gets a page.
-    Failed(Fault),
+    Failed(Failure),
     /// The head is out already, the rest will not come.
     Cut(&'static str),
     /// The client has left.
@@ -587,7 +556,7 @@ enum Ended {
 impl From<ClientFault> for Ended {
     fn from(fault: ClientFault) -> Ended {
         match fault {
-            ClientFault::Malformed(word) => Ended::Failed(Fault { status: 400, word }),
+            ClientFault::Malformed(word) => Ended::Failed(Failure::new(400, word)),
             ClientFault::Gone => Ended::Gone,
         }
     }
@@ -669,7 +638,7 @@ impl<C: Client> Pump<'_, C> {
     fn before_or_after(&self, ended: Ended) -> Ended {
         match (ended, self.answering) {
             (Ended::Failed(fault), Answering::Body | Answering::Flushing | Answering::Switching) => {
-                Ended::Cut(fault.word)
+                Ended::Cut(fault.as_str())
             }
             (ended, _) => ended,
         }
@@ -681,10 +650,10 @@ impl<C: Client> Pump<'_, C> {
             (Answering::Head | Answering::Interim, Sending::Body)
                 if self.waits_for_client && !(self.expects && self.client.received() == 0) =>
             {
-                (self.timeouts.client_body_idle, Ended::Failed(Fault::BODY_TIMEOUT))
+                (self.timeouts.client_body_idle, Ended::Failed(Failure::BODY_TIMEOUT))
             }
             (Answering::Head | Answering::Interim, _) => {
-                (self.timeouts.response_header, Ended::Failed(Fault::RESPONSE_TIMEOUT))
+                (self.timeouts.response_header, Ended::Failed(Failure::RESPONSE_TIMEOUT))
             }
             (Answering::Switching | Answering::Body | Answering::Flushing, _) => {
                 let word = if self.waits_for_client { "client-timeout" } else { "body-timeout" };
@@ -710,7 +679,7 @@ impl<C: Client> Pump<'_, C> {
                         self.moved = true;
                         self.sending = match self.out.finish(self.client.trailers()) {
                             Ok(()) => Sending::Flushing,
-                            Err(_) => return Err(Ended::Failed(Fault::INTERNAL)),
+                            Err(_) => return Err(Ended::Failed(INTERNAL)),
                         };
                     }
                     Poll::Ready(Err(fault)) => return Err(fault.into()),
@@ -788,7 +757,7 @@ impl<C: Client> Pump<'_, C> {
 
     /// Reads until a head is there, and passes it on.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let invalid = |word| Ended::Failed(Fault { status: 520, word });
+        let invalid = |word| Ended::Failed(Failure::new(520, word));
         loop {
             if !self.buffer.is_empty() {
                 let parsed = parse_response(self.buffer.data(), self.limits, self.asked, self.head);
@@ -806,7 +775,7 @@ impl<C: Client> Pump<'_, C> {
                 Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.out_is_answered() => {
                     return Err(Ended::Silent);
                 }
-                Poll::Ready(Ok(0) | Err(_)) => return Err(Ended::Failed(Fault::TRUNCATED_HEAD)),
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Ended::Failed(Failure::new(520, "truncated-head"))),
                 Poll::Ready(Ok(_)) => {}
             }
         }
@@ -817,7 +786,7 @@ impl<C: Client> Pump<'_, C> {
             ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
             ResponseKind::Final => (self.client.respond(&answer), Answering::Body),
         };
-        queued.map_err(|_| Ended::Failed(Fault::INTERNAL))?;
+        queued.map_err(|_| Ended::Failed(INTERNAL))?;
         self.buffer.consume(self.head.len);
         self.answering = next;
         if next != Answering::Interim {

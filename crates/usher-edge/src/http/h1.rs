@@ -23,9 +23,10 @@ use super::buffer::Buffer;
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
 use super::drain::Drain;
-use super::exchange::{self, Answer, Asked, Bench, Client, ClientFault, End, Fault, Page, RequestFields};
+use super::exchange::{self, Answer, Asked, Bench, Client, ClientFault, End, RequestFields};
 use super::forward::RequestId;
 use super::record::Record;
+use super::refusal::Failure;
 use super::stream::Stream;
 use super::worker::Worker;
 use crate::http1::{
@@ -171,11 +172,10 @@ impl Session {
                     self.worker.count_error(fault.as_str());
                     return After::Close;
                 };
-                return self.refuse(desk, Fault { status, word: fault.as_str() }, started).await;
+                return self.refuse(desk, Failure::new(status, fault.as_str()), started).await;
             }
             Err(Stop::Slow) => {
-                let fault = Fault { status: 408, word: "request-head-timeout" };
-                return self.refuse(desk, fault, started).await;
+                return self.refuse(desk, Failure::HEADER_TIMEOUT, started).await;
             }
         }
         let Desk { bytes, head, host, out, bench } = desk;
@@ -264,10 +264,10 @@ impl Session {
     }
 
     /// Answers a request that could not be read.
-    async fn refuse(&mut self, desk: &mut Desk, fault: Fault, started: Instant) -> After {
+    async fn refuse(&mut self, desk: &mut Desk, failure: Failure, started: Instant) -> After {
         let view = self.worker.view();
         let request_id = RequestId::new(self.worker.draw());
-        let page = Page::refusal(fault, None, request_id.as_str());
+        let page = failure.page(std::iter::empty(), &request_id);
         desk.out.begin(BodyLength::Empty, 0);
         let mut client = H1 {
             io: &mut self.io,
@@ -283,7 +283,7 @@ impl Session {
             half_closed: false,
             sent: 0,
         };
-        let queued = client.answer(&page).is_ok();
+        let queued = client.answer(page.status(), page.fields(), &page.body, true).is_ok();
         self.deadline.set_after(LINGER);
         let flushed = poll_fn(|cx| match client.poll_flush(cx) {
             Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
@@ -301,7 +301,7 @@ impl Session {
                 method: b"",
                 host: "",
                 path: b"",
-                status: fault.status,
+                status: failure.status(),
                 bytes_in: 0,
                 bytes_out: client.sent,
                 balancer: None,
@@ -309,7 +309,7 @@ impl Session {
                 endpoint: None,
                 upstream: None,
                 attempts: 0,
-                error: Some(fault.word),
+                error: Some(failure.as_str()),
                 tls: self.conn.tls_version(),
                 protocol: "HTTP/1.1",
             },
@@ -549,21 +549,27 @@ impl Client for H1<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, page: &Page<'_>) -> Result<(), EncodeFault> {
+    fn answer<'f>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'static str, &'f str)>,
+        body: &[u8],
+        closes: bool,
+    ) -> Result<(), EncodeFault> {
+        self.closes |= closes;
         self.settle();
-        self.closes |= page.closes();
         let connection = self.connection();
         let out = self.out.follow(BodyLength::Empty);
-        write_status_line(out, page.status, b"")?;
-        for (name, value) in page.fields() {
+        write_status_line(out, status, b"")?;
+        for (name, value) in fields {
             write_field(out, name.as_bytes(), value.as_bytes())?;
         }
-        write_framing(out, BodyLength::Exactly(page.body.len() as u64));
+        write_framing(out, BodyLength::Exactly(body.len() as u64));
         out.extend_from_slice(connection);
         end_head(out);
         if self.method != Method::Head {
-            out.extend_from_slice(&page.body);
-            self.sent += page.body.len() as u64;
+            out.extend_from_slice(body);
+            self.sent += body.len() as u64;
         }
         Ok(())
     }
