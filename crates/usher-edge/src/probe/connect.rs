@@ -33,11 +33,7 @@ pub(super) async fn connect(
         let share = deadline.saturating_duration_since(Instant::now()) / untried;
         let started = Instant::now();
         reason = match timeout(share, TcpStream::connect((ip, port))).await {
-            // The kernel can pick the very port that it connects to; then we would be talking to
-            // ourselves, and the endpoint is not there.
-            Ok(Ok(stream)) if stream.local_addr().ok() == stream.peer_addr().ok() => {
-                FailureReason::TcpConnection
-            }
+            Ok(Ok(stream)) if leads_back(&stream) => FailureReason::TcpConnection,
             Ok(Ok(stream)) => {
                 // Probes send one small request; a failure to set this costs latency only.
                 let _ = stream.set_nodelay(true);
@@ -48,6 +44,12 @@ pub(super) async fn connect(
         };
     }
     Err(reason)
+}
+
+/// Whether both ends are one socket. To reach a port of this machine where nobody listens, the kernel
+/// can pick that very port to connect from, and the two handshakes meet.
+fn leads_back(stream: &TcpStream) -> bool {
+    matches!((stream.local_addr(), stream.peer_addr()), (Ok(local), Ok(peer)) if local == peer)
 }
 
 async fn addresses(
@@ -64,5 +66,32 @@ async fn addresses(
                 Ok(Err(_)) | Err(_) => Err(FailureReason::DnsUnknownHost),
             },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_to_itself_is_told_from_one_to_an_endpoint() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        socket.bind(&any.into()).expect("a free port");
+        let own = socket.local_addr().expect("bound");
+        socket.connect(&own).expect("nobody else listens there");
+        socket.set_nonblocking(true).expect("a socket");
+        let alone = TcpStream::from_std(socket.into()).expect("in a runtime");
+        assert!(leads_back(&alone));
+
+        let listener = std::net::TcpListener::bind(any).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        assert!(!leads_back(
+            &TcpStream::connect(address).await.expect("accepted")
+        ));
     }
 }

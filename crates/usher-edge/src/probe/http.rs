@@ -5,7 +5,6 @@
 //! 1xx responses, upgrades or `splice`, and a second implementation keeps an endpoint from passing
 //! only because it pleases the codec of the fronts.
 
-use std::error::Error;
 use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -364,24 +363,16 @@ impl Attempt<'_> {
             self.judge(hop, response, follow, seen).await
         });
         let mut connection = pin!(connection);
-        let mut broken = None;
         let mut open = true;
-        // The connection moves only while it is polled; when it breaks, its error is the cause of
-        // what the answer then says.
-        let error = loop {
+        // The connection moves only while it is polled. What breaks it comes out of the answer.
+        let answer = loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => match answer {
-                    Ok(judged) => return judged,
-                    Err(error) => break broken.unwrap_or(error),
-                },
-                end = &mut connection, if open => {
-                    open = false;
-                    broken = end.err();
-                }
+                answer = &mut answer => break answer,
+                _ = &mut connection, if open => open = false,
             }
         };
-        Err(failure::of_exchange(&error as &(dyn Error + 'static)))
+        answer.unwrap_or_else(|error| Err(failure::of_exchange(&error)))
     }
 
     async fn judge(

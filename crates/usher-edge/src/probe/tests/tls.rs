@@ -93,6 +93,24 @@ async fn a_client_certificate() {
 }
 
 #[tokio::test]
+async fn a_client_certificate_is_for_the_endpoint_alone() {
+    let authority = Authority::new();
+    let demanding = authority.demanding_server(&["shop.example.com"]).await;
+    let to = format!("https://shop.example.com:{}/", demanding.port);
+    let server = Server::routing(move |_| redirect(302, &to)).await;
+    let mut probe = http(server.port, follow);
+    probe.ca = Some(authority.ca_file());
+    probe.client_cert = Some(authority.client_files());
+    let elsewhere = Lookup::with(|_| async { Ok(vec![LOCAL]) });
+    let prober = authority.prober_with(elsewhere);
+    probe.host = "shop.example.com".into();
+    assert_eq!(outcome(&prober.probe(&probe).await), PASS);
+    probe.host = "www.example.com".into();
+    let result = prober.probe(&probe).await;
+    assert_eq!(outcome(&result), (FailureReason::TlsHandshake, None));
+}
+
+#[tokio::test]
 async fn handshakes_that_fail() {
     let alert = |level: u8, what: u8| vec![0x15, 3, 3, 0, 2, level, what];
     let cases: [(Vec<u8>, FailureReason); 9] = [
