@@ -7,7 +7,7 @@ use usher_core::catalog::{
     self, CatalogError, Draft, Field, MonitorKind, Monitoring, Subject, TlsField,
 };
 
-use super::reader::{Cursor, Fault, Mode};
+use super::reader::{Cursor, Fault, Mode, Report};
 
 /// Where every resource of a draft stands in the JSON that it was read from, list by list in the
 /// order of the draft.
@@ -46,14 +46,19 @@ impl Place {
 }
 
 impl Places {
-    /// The fault of the core as a fault of the JSON.
-    #[must_use]
-    pub fn fault(&self, draft: &Draft, fault: &catalog::Fault) -> Fault {
-        let names_nothing = matches!(fault.error, CatalogError::Missing { .. });
+    /// Tells `report` a fault of the core, unless it only follows from another one.
+    pub fn tell(&self, report: &Report, draft: &Draft, fault: &catalog::Fault) {
         let mut found = self.finding(draft, fault.subject, fault.field, fault.error.to_string());
-        // A weight for a pool that does not exist: the name is wrong, and it is a key.
-        found.at_key |= names_nothing && matches!(fault.field, Field::PoolWeight(_));
-        found
+        let mut of = Vec::new();
+        if let CatalogError::Missing { .. } = fault.error {
+            // A weight for a pool that does not exist: the name is wrong, and it is a key.
+            found.at_key |= matches!(fault.field, Field::PoolWeight(_));
+        }
+        if let CatalogError::ProbeOverlap { .. } = fault.error {
+            let monitor = found.pointer.trim_end_matches("/interval");
+            of.extend(["interval", "timeout", "retries"].map(|key| format!("{monitor}/{key}")));
+        }
+        report.consequence(found, &of);
     }
 
     /// The warning of the core as a note on the JSON.

@@ -51,7 +51,10 @@ pub(super) fn check(
         .map(|(index, pool)| (Subject::Pool(index), &pool.tls));
     for (subject, tls) in zones.chain(pools) {
         for (field, message) in trust(tls, &mut known) {
-            report.consequence(places.finding(draft, subject, Field::Tls(field), message));
+            report.consequence(
+                places.finding(draft, subject, Field::Tls(field), message),
+                &[],
+            );
         }
     }
 }

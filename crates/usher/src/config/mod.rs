@@ -12,7 +12,6 @@ mod quantity;
 mod resources;
 mod tree;
 
-use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,8 +32,26 @@ pub(crate) struct Loaded {
     pub(crate) catalog: Arc<Catalog>,
     /// What belongs to the process.
     pub(crate) process: Process,
-    /// What is allowed and probably not meant.
-    pub(crate) warnings: Findings,
+    /// What is allowed and probably not meant; a line each.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Loaded {
+    /// The files that it names: a change of one of them is a change of the configuration.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let certificates = self.process.certificates.iter();
+        let certificates = certificates.flat_map(|pair| [pair.cert.clone(), pair.key.clone()]);
+        let draft = self.catalog.draft();
+        let zones = draft.zones.iter().map(|zone| &zone.tls);
+        let trust = zones.chain(draft.pools.iter().map(|pool| &pool.tls));
+        let trust = trust.flat_map(|tls| [&tls.ca, &tls.client_cert, &tls.client_key]);
+        let mut files: Vec<_> = certificates
+            .chain(trust.flatten().map(PathBuf::from))
+            .collect();
+        files.sort();
+        files.dedup();
+        files
+    }
 }
 
 /// Where a text comes from and what surrounds it.
@@ -47,7 +64,7 @@ pub(crate) struct Source<'s> {
     pub(crate) variable: &'s dyn Fn(&str) -> Option<String>,
 }
 
-/// Messages about one file, in the order of its lines. Displays one a line.
+/// Everything that is wrong with one text, in the order of its lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     name: String,
@@ -65,32 +82,20 @@ impl Findings {
         }
     }
 
-    /// One line for each finding: `usher.yaml:17:9: pool eu: endpoint a: weight 1.4 is outside 0..1`.
+    /// A line each: `usher.yaml:17:9: pool eu: endpoint a: weight 1.4 is outside 0..1`.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let line = |(at, message): &(Position, String)| {
             format!("{}:{}:{}: {message}", self.name, at.line, at.column)
         };
         self.list.iter().map(line)
     }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
-}
-
-impl fmt::Display for Findings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.lines().collect();
-        f.write_str(&lines.join("\n"))
-    }
 }
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LoadError {
-    /// The file cannot be read; there are no lines to speak of.
-    #[error("{path}: cannot be read: {source}")]
+pub(crate) enum Faults {
+    /// The file cannot be read.
+    #[error("{path}: {}", plain(source))]
     Read {
         /// As the user gave it.
         path: String,
@@ -98,23 +103,42 @@ pub(crate) enum LoadError {
         source: io::Error,
     },
     /// The file is too large to be meant.
-    #[error("{path}: is larger than {} MiB", FILE_BYTES_MAX >> 20)]
+    #[error("{path}: larger than {} MiB", FILE_BYTES_MAX >> 20)]
     TooLarge {
         /// As the user gave it.
         path: String,
     },
-    /// Everything that is wrong with it.
-    #[error("{0}")]
-    Faults(Findings),
+    /// What it says is wrong.
+    #[error("{}", .0.lines().collect::<Vec<_>>().join("\n"))]
+    Text(Findings),
+}
+
+impl Faults {
+    /// A line for each.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match self {
+            Faults::Read { .. } | Faults::TooLarge { .. } => vec![self.to_string()],
+            Faults::Text(findings) => findings.lines().collect(),
+        }
+    }
+}
+
+/// The words of the system without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_lowercase()
 }
 
 /// Reads and checks the file at `path` with the environment of this process.
 ///
 /// # Errors
-/// See [`LoadError`].
-pub(crate) fn load(path: &Path) -> Result<Loaded, LoadError> {
+/// See [`Faults`].
+pub(crate) fn load(path: &Path) -> Result<Loaded, Faults> {
     let name = path.display().to_string();
-    let read = |source| LoadError::Read {
+    let read = |source| Faults::Read {
         path: name.clone(),
         source,
     };
@@ -124,7 +148,7 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, LoadError> {
         .read_to_end(&mut bytes)
         .map_err(read)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(LoadError::TooLarge { path: name });
+        return Err(Faults::TooLarge { path: name });
     }
     let variable = |name: &str| std::env::var(name).ok();
     load_bytes(
@@ -146,9 +170,9 @@ fn folder(path: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-fn load_bytes(bytes: &[u8], source: &Source<'_>) -> Result<Loaded, LoadError> {
+fn load_bytes(bytes: &[u8], source: &Source<'_>) -> Result<Loaded, Faults> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => load_text(text, source).map_err(LoadError::Faults),
+        Ok(text) => load_text(text, source).map_err(Faults::Text),
         Err(error) => {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let last = before.rsplit('\n').next().unwrap_or_default();
@@ -158,7 +182,7 @@ fn load_bytes(bytes: &[u8], source: &Source<'_>) -> Result<Loaded, LoadError> {
                 column: narrow(last.chars().count() + 1),
             };
             let list = vec![(at, "not UTF-8 from here on".to_owned())];
-            Err(LoadError::Faults(Findings::new(source.name, list)))
+            Err(Faults::Text(Findings::new(source.name, list)))
         }
     }
 }
@@ -187,7 +211,7 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
     match check(&tree, source) {
         Ok((catalog, process, notes)) if faults.is_empty() => {
             let list = notes.iter().map(|note| at(note, &tree)).collect();
-            let warnings = Findings::new(source.name, list);
+            let warnings = Findings::new(source.name, list).lines().collect();
             Ok(Loaded {
                 catalog: Arc::new(catalog),
                 process,
@@ -220,7 +244,7 @@ fn check(tree: &Node, source: &Source<'_>) -> Result<Checked, Vec<reader::Fault>
         Err(faults) => {
             faults
                 .iter()
-                .for_each(|fault| report.consequence(places.fault(&draft, fault)));
+                .for_each(|fault| places.tell(&report, &draft, fault));
             None
         }
     };

@@ -693,9 +693,9 @@ mod tests {
     fn text_that_is_not_yaml_says_where() {
         stops("a: [1, 2\n", 2, 1, "not valid YAML");
         stops("a: b\n\tc: d\n", 2, 1, "a tab cannot indent");
-        stops("a: 'x\n", 2, 1, "not valid YAML");
+        stops("a: 'x\n", 1, 4, "not valid YAML");
         stops("a: 1\n---\nb: 1\n", 2, 1, "a second document");
-        stops("a: !color red\n", 1, 11, "tag !color");
+        stops("a: !color red\n", 1, 4, "tag !color");
         stops("[a]: 1\n", 1, 1, "a key must be text");
         stops("a: *nobody\n", 1, 4, "not valid YAML");
         stops("a: &x [*x]\n", 1, 8, "inside what it repeats");

@@ -1,85 +1,24 @@
 //! Reads JSON against declared shapes and keeps every fault instead of stopping at the first.
 //!
-//! A [`Shape`] lists the keys of an object, also those that Usher knows but does not serve: such a
-//! key is refused by name, because a setting that is silently ignored is worse than an error. The
-//! lists are data so that the reference can be held against them.
+//! A [`Shape`] lists the keys of an object; the lists are data so that the reference can be held
+//! against them.
 //!
 //! The order of calls: make a [`Report`], take a [`Cursor`] to the root, walk down with
 //! [`Cursor::object`], [`Cursor::list`] and [`Cursor::entries`], then ask the report.
 
+mod report;
+mod shape;
+
+pub use report::{Fault, Mode, Report};
+pub use shape::{Key, Shape, Status, built, nearest, read_only, unbuilt};
+
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 use usher_core::catalog::Reference;
 use usher_core::id::{Id, IdFault, Kind};
 
-/// Who wrote the value; a few rules differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// The configuration file: resources are named by their keys, unknown keys are faults.
-    File,
-    /// The API: resources are named by their ids, unknown keys are named in `messages`, read-only
-    /// keys are ignored.
-    Api,
-}
-
-/// The keys that an object may have.
-#[derive(Debug)]
-pub struct Shape {
-    /// What the object is, for the reference.
-    pub name: &'static str,
-    /// Every known key.
-    pub keys: &'static [Key],
-}
-
-/// One key of a [`Shape`].
-#[derive(Debug)]
-pub struct Key {
-    /// As it is written.
-    pub name: &'static str,
-    /// What Usher does with it.
-    pub status: Status,
-}
-
-/// What Usher does with a known key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// Reads it.
-    Built,
-    /// Sets it itself.
-    ReadOnly,
-    /// Refuses it by name, unless it holds nothing but nulls, empty values and these words.
-    Unbuilt(&'static [&'static str]),
-}
-
-/// A key that is read.
-#[must_use]
-pub const fn built(name: &'static str) -> Key {
-    Key {
-        name,
-        status: Status::Built,
-    }
-}
-
-/// A key that Usher sets itself.
-#[must_use]
-pub const fn read_only(name: &'static str) -> Key {
-    Key {
-        name,
-        status: Status::ReadOnly,
-    }
-}
-
-/// A key that is known and not served; `neutral` are the values that ask for nothing.
-#[must_use]
-pub const fn unbuilt(name: &'static str, neutral: &'static [&'static str]) -> Key {
-    Key {
-        name,
-        status: Status::Unbuilt(neutral),
-    }
-}
+use shape::asks_nothing;
 
 /// A word of a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,112 +27,6 @@ pub enum Word<T> {
     Means(T),
     /// It is known and not served.
     Unbuilt,
-}
-
-/// One thing that is wrong, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// JSON pointer from the root. What it names need not exist: a missing key is named too.
-    pub pointer: String,
-    /// Whether the key is at fault and not its value.
-    pub at_key: bool,
-    /// The resource, for people: `pool eu: endpoint a: `, or nothing.
-    pub place: String,
-    /// What is wrong: lower case, no full stop.
-    pub message: String,
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.place, self.message)
-    }
-}
-
-/// Everything that is wrong with one value, and everything odd about it.
-#[derive(Debug)]
-pub struct Report {
-    mode: Mode,
-    faults: RefCell<Vec<Fault>>,
-    notes: RefCell<Vec<Fault>>,
-    settled: Vec<String>,
-    loose: HashSet<String>,
-}
-
-impl Report {
-    /// An empty report on a value written by `mode`.
-    #[must_use]
-    pub fn new(mode: Mode) -> Report {
-        Report {
-            mode,
-            faults: RefCell::default(),
-            notes: RefCell::default(),
-            settled: Vec::new(),
-            loose: HashSet::new(),
-        }
-    }
-
-    /// Says nothing more about the values at `pointers`: their faults have been told elsewhere.
-    pub fn settle(&mut self, pointers: Vec<String>) {
-        self.settled.extend(pointers);
-    }
-
-    /// Takes the texts at `pointers` for numbers or truths where such are wanted: they come from
-    /// an environment, which knows only text.
-    pub fn loosen(&mut self, pointers: Vec<String>) {
-        self.loose.extend(pointers);
-    }
-
-    /// Who wrote the value.
-    #[must_use]
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// Adds a fault.
-    pub fn fault(&self, fault: Fault) {
-        if !self.settled.contains(&fault.pointer) {
-            self.faults.borrow_mut().push(fault);
-        }
-    }
-
-    /// Adds a fault that was found by looking at several values, unless one of them, or what it
-    /// stands in, has a fault already: it would only be the shadow of that one.
-    pub fn consequence(&self, fault: Fault) {
-        let touches = |other: &str| within(&fault.pointer, other) || within(other, &fault.pointer);
-        let shadow = self
-            .faults
-            .borrow()
-            .iter()
-            .any(|other| touches(&other.pointer))
-            || self.settled.iter().any(|other| touches(other));
-        if !shadow {
-            self.faults.borrow_mut().push(fault);
-        }
-    }
-
-    /// Adds something that is odd and does no harm.
-    pub fn note(&self, note: Fault) {
-        self.notes.borrow_mut().push(note);
-    }
-
-    /// Whether nothing is wrong so far.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.faults.borrow().is_empty() && self.settled.is_empty()
-    }
-
-    /// The faults, then the notes, in the order in which they were found.
-    #[must_use]
-    pub fn into_parts(self) -> (Vec<Fault>, Vec<Fault>) {
-        (self.faults.into_inner(), self.notes.into_inner())
-    }
-}
-
-/// Whether `inner` is `outer` or below it.
-fn within(inner: &str, outer: &str) -> bool {
-    inner
-        .strip_prefix(outer)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A value, where it stands, and whom to tell about it.
@@ -231,7 +64,7 @@ impl<'a> Cursor<'a> {
     /// Who wrote the value.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.report.mode
+        self.report.mode()
     }
 
     /// JSON pointer of the value.
@@ -505,8 +338,12 @@ impl<'a> Cursor<'a> {
         let whole = (0.0..=f64::from(u32::MAX))
             .contains(&float)
             .then_some(float as u32);
-        if whole.is_none() {
-            self.fault(format_args!("{number} is outside {min}..{max}"));
+        match whole {
+            Some(_) => {}
+            None if max == u32::MAX && float < 0.0 => {
+                self.fault(format_args!("{number} is below {min}"));
+            }
+            None => self.fault(format_args!("{number} is outside {min}..{max}")),
         }
         whole
     }
@@ -687,25 +524,6 @@ fn describe(value: &Value) -> &'static str {
     }
 }
 
-fn asks_nothing(value: &Value, neutral: &[&str]) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(flag) => neutral.contains(&if *flag { "true" } else { "false" }),
-        Value::Number(number) => neutral.contains(&number.to_string().as_str()),
-        Value::String(text) => text.is_empty() || neutral.contains(&text.as_str()),
-        Value::Array(items) => items.iter().all(|item| asks_nothing(item, neutral)),
-        Value::Object(map) => map.values().all(|value| asks_nothing(value, neutral)),
-    }
-}
-
-/// The one of `names` that `text` was probably meant to be.
-#[must_use]
-pub fn nearest<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let distance = |name: &'n str| (strsim::damerau_levenshtein(text, name), name);
-    let (edits, name) = names.map(distance).min_by_key(|(edits, _)| *edits)?;
-    (edits <= 1 + text.chars().count() / 3).then_some(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -857,32 +675,6 @@ mod tests {
             faults(Mode::File, &json!("x"), |_| ()),
             [" thing x must be an object, not text"]
         );
-    }
-
-    #[test]
-    fn a_consequence_is_not_told_twice() {
-        let value = json!({});
-        let mut report = Report::new(Mode::File);
-        report.settle(vec!["/b/c".into()]);
-        let root = Cursor::root(&report, &value);
-        root.child("a", "a".into(), &value).fault("is wrong");
-        for (pointer, told) in [
-            ("/a", false),
-            ("/a/b", false),
-            ("/ab", true),
-            ("/b", false),
-            ("/b/d", true),
-        ] {
-            let before = report.faults.borrow().len();
-            let (place, message) = (String::new(), String::new());
-            report.consequence(Fault {
-                pointer: pointer.into(),
-                at_key: false,
-                place,
-                message,
-            });
-            assert_eq!(report.faults.borrow().len() > before, told, "{pointer}");
-        }
     }
 
     #[test]

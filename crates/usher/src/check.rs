@@ -1,0 +1,84 @@
+//! `usher check`: every fault of a configuration file, without starting anything.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use usher_core::catalog::Draft;
+
+use crate::Ending;
+use crate::config::{self, Faults};
+use crate::terminal::say;
+
+/// Example: `usher check --config usher.yaml`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  usher check --config /etc/usher/usher.yaml
+
+Prints 'ok' and what the file holds, or a line 'FILE:LINE:COLUMN: what is wrong' for every fault.")]
+pub(crate) struct Arguments {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Checks and prints.
+pub(crate) fn check(arguments: &Arguments) -> Ending {
+    let loaded = match config::load(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(faults) => return faults.ending(),
+    };
+    for warning in &loaded.warnings {
+        complain_bare(&format!("warning: {warning}"));
+    }
+    say(format_args!("ok: {}", summary(loaded.catalog.draft())));
+    Ending::Done
+}
+
+impl Faults {
+    /// Says every fault on the standard error.
+    ///
+    /// The lines stand alone, as a compiler's do, so that editors can jump to the places.
+    pub(crate) fn ending(self) -> Ending {
+        if let Faults::Read { source, .. } = &self
+            && !may_be_mended(source)
+        {
+            return Ending::Environment(anyhow!("{self}"));
+        }
+        self.lines().iter().for_each(|line| complain_bare(line));
+        Ending::Refused
+    }
+}
+
+/// Whether the user can do something about it, as against a disk that fails.
+fn may_be_mended(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    [
+        NotFound,
+        PermissionDenied,
+        IsADirectory,
+        NotADirectory,
+        InvalidInput,
+    ]
+    .contains(&error.kind())
+}
+
+fn complain_bare(line: &str) {
+    // Whoever closed the pipe has seen enough.
+    let _closed = writeln!(io::stderr().lock(), "{line}");
+}
+
+fn summary(draft: &Draft) -> String {
+    let endpoints = draft.pools.iter().map(|pool| pool.endpoints.len()).sum();
+    let counts = [
+        (draft.zones.len(), "zone"),
+        (draft.monitors.len(), "monitor"),
+        (draft.monitor_groups.len(), "monitor group"),
+        (draft.pools.len(), "pool"),
+        (endpoints, "endpoint"),
+        (draft.balancers.len(), "load balancer"),
+    ];
+    let counted = |(count, what): (usize, &str)| {
+        format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    };
+    counts.map(counted).join(", ")
+}
