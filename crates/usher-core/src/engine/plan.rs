@@ -158,8 +158,13 @@ fn probe(monitor: &Monitor, pool: &Pool, endpoint: &Endpoint) -> Probe {
         .find(|(name, _)| name.eq_ignore_ascii_case("host"))
         .and_then(|(_, values)| values.first());
     let set = endpoint.host_header.as_ref().or(own);
-    let over_tls = matches!(monitor.kind, MonitorKind::Https { .. });
-    let tls = over_tls.then_some(&pool.tls);
+    // A redirect can lead from plain HTTP to TLS.
+    let tls_possible = match &monitor.kind {
+        MonitorKind::Http(check) => check.follow_redirects,
+        MonitorKind::Https { .. } => true,
+        MonitorKind::Tcp => false,
+    };
+    let tls = tls_possible.then_some(&pool.tls);
     Probe {
         kind: monitor.kind.clone(),
         address: endpoint.address.clone(),
