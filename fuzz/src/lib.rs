@@ -1,0 +1,44 @@
+//! What the fuzz targets have in common: the codec itself, the laws that its property tests check
+//! too, and a second parser.
+
+#[path = "../../crates/usher-edge/src/http1/mod.rs"]
+pub mod http1;
+#[path = "../../crates/usher-edge/tests/http1/laws.rs"]
+mod laws;
+#[path = "../../crates/usher-edge/tests/http1/walk.rs"]
+mod walk;
+
+mod second;
+
+pub use second::{requests_as_hyper, responses_as_hyper};
+
+/// `input` is what a client sends.
+pub fn requests(input: &[u8]) {
+    laws::of_requests(input, &sizes(input));
+}
+
+/// `input` is what an endpoint sends.
+pub fn responses(input: &[u8]) {
+    laws::of_responses(input, &sizes(input));
+}
+
+/// `input` is a chunked body.
+pub fn chunked(input: &[u8]) {
+    laws::of_chunked(input, &sizes(input));
+}
+
+/// `body` is what a body carries.
+pub fn round_trip(body: &[u8]) {
+    laws::round_trip(body, &[], &sizes(body));
+}
+
+/// Sizes of pieces drawn from the input itself, so that an input stays a plain message and a
+/// finding replays.
+fn sizes(input: &[u8]) -> Vec<usize> {
+    let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.to_le_bytes()
+        .map(|byte| usize::from(byte % 40))
+        .to_vec()
+}
