@@ -18,6 +18,8 @@ pub mod health;
 pub mod id;
 pub mod probe;
 pub mod request;
+#[cfg(test)]
+mod sample;
 pub mod snapshot;
 pub mod steering;
 pub mod time;

@@ -252,3 +252,98 @@ impl Topology {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::snapshot::Snapshot;
+    use crate::steering::PoolSteering::Off;
+
+    #[test]
+    fn how_an_endpoint_is_spoken_to() {
+        // Zone's ssl, pool's mode, endpoint's port: port, and whether the certificate is checked.
+        let cases = [
+            (Ssl::Flexible, None, None, 80, None),
+            (Ssl::Flexible, None, Some(8443), 8443, None),
+            (Ssl::Flexible, None, Some(443), 443, Some(false)),
+            (Ssl::Full, None, None, 443, Some(false)),
+            (Ssl::Strict, None, Some(8443), 8443, Some(true)),
+            (Ssl::Strict, Some(TlsMode::Off), None, 80, None),
+            (Ssl::Strict, Some(TlsMode::Off), Some(443), 443, None),
+            (Ssl::Strict, Some(TlsMode::Full), None, 443, Some(false)),
+            (
+                Ssl::Flexible,
+                Some(TlsMode::Strict),
+                Some(9000),
+                9000,
+                Some(true),
+            ),
+        ];
+        for (ssl, mode, port, expected_port, verify) in cases {
+            let sample =
+                Sample::new()
+                    .pool("p", "", "a")
+                    .balancer("shop.example.com", Off, "p", "p");
+            let sample = sample.with(|draft| {
+                draft.zones[0].ssl = ssl;
+                draft.pools[0].tls.mode = mode;
+                draft.pools[0].endpoints[0].port = port;
+            });
+            let snapshot = Snapshot::presumed(sample.catalog());
+            let transport = snapshot.transport(BalancerIx(0), EndpointIx(0));
+            let found = (transport.port, transport.tls.map(|tls| tls.verify));
+            assert_eq!(found, (expected_port, verify), "{ssl:?} {mode:?} {port:?}");
+        }
+    }
+
+    #[test]
+    fn the_pool_says_more_than_its_zone() {
+        let some = |text: &str| Some(text.to_owned());
+        let sample = Sample::new()
+            .pool("p", "", "a b")
+            .balancer("shop.example.com", Off, "p", "p");
+        let sample = sample.with(|draft| {
+            draft.zones[0].ssl = Ssl::Strict;
+            draft.zones[0].tls.ca = some("zone-ca.pem");
+            draft.zones[0].tls.client_cert = some("zone.pem");
+            draft.zones[0].tls.client_key = some("zone.key");
+            draft.pools[0].endpoints[1].host_header = some("b.example.com");
+        });
+        let transport = |sample: &Sample, endpoint| {
+            let snapshot = Snapshot::presumed(sample.clone().catalog());
+            let tls = snapshot
+                .transport(BalancerIx(0), EndpointIx(endpoint))
+                .tls
+                .expect("TLS");
+            let owned = |text: &str| text.to_owned();
+            (
+                tls.sni.map(owned),
+                tls.ca.map(owned),
+                tls.client_cert.map(|(cert, _)| owned(cert)),
+            )
+        };
+        assert_eq!(
+            transport(&sample, 0),
+            (None, some("zone-ca.pem"), some("zone.pem"))
+        );
+        assert_eq!(
+            transport(&sample, 1),
+            (some("b.example.com"), some("zone-ca.pem"), some("zone.pem"))
+        );
+        let sample = sample.with(|draft| {
+            draft.pools[0].tls.sni = some("pool.example.com");
+            draft.pools[0].tls.ca = some("pool-ca.pem");
+            draft.pools[0].tls.client_cert = some("pool.pem");
+            draft.pools[0].tls.client_key = some("pool.key");
+        });
+        assert_eq!(
+            transport(&sample, 1),
+            (
+                some("pool.example.com"),
+                some("pool-ca.pem"),
+                some("pool.pem")
+            )
+        );
+    }
+}

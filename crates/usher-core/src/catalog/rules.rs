@@ -752,3 +752,6 @@ fn place_text(endpoint: &Endpoint) -> String {
         (address, Some(port)) => format!("{address}:{port}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

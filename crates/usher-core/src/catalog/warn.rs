@@ -96,3 +96,42 @@ pub(super) fn warnings(catalog: &Catalog) -> Vec<Warning> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::sample::Sample;
+    use crate::steering::PoolSteering::Random;
+
+    #[test]
+    fn each_warning() {
+        let catalog = Sample::new()
+            .monitor("m")
+            .group("g", "m=only")
+            .pool("eu", "m", "a b=0")
+            .pool("us", "g", "c=off")
+            .balancer("shop.example.com", Random, "eu=0", "us")
+            .with(|draft| {
+                draft.pools[0].endpoints_min = 3;
+                draft.pools[1].enabled = false;
+                let us = (draft.balancers[0].fallback.clone(), 0.5);
+                draft.balancers[0].weights.push(us);
+            })
+            .catalog();
+        let texts: Vec<String> = catalog
+            .warnings()
+            .into_iter()
+            .map(|warning| warning.text)
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                "monitor group \"g\" has no member with a vote, so endpoints that it judges never count as healthy",
+                "pool \"eu\" has 2 endpoints and needs 3, so it is always critical",
+                "pool \"us\" has no enabled endpoint with a weight above 0",
+                "fallback pool \"us\" is disabled",
+                "every pool of load balancer \"shop.example.com\" has weight 0: all goes to the fallback pool",
+                "pool \"us\" is not among the pools of load balancer \"shop.example.com\": its weight is ignored",
+            ]
+        );
+    }
+}

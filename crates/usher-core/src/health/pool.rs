@@ -120,3 +120,32 @@ pub fn pool_state(
         (PoolState::Healthy, counted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting() {
+        // healthy, pending, enabled, minimum
+        let cases = [
+            ((3, 0, 3, 1), PoolState::Healthy),
+            ((2, 0, 3, 1), PoolState::Degraded),
+            ((1, 0, 3, 1), PoolState::Degraded),
+            ((0, 0, 3, 1), PoolState::Critical),
+            ((2, 0, 3, 3), PoolState::Critical),
+            ((1, 0, 1, 2), PoolState::Critical),
+            ((0, 3, 3, 1), PoolState::Unknown),
+            ((1, 2, 3, 1), PoolState::Degraded),
+            ((0, 2, 3, 1), PoolState::Critical),
+            ((0, 0, 0, 1), PoolState::Critical),
+            ((0, 0, 0, 0), PoolState::Critical),
+            ((0, 0, 2, 0), PoolState::Degraded),
+            ((0, 2, 2, 0), PoolState::Unknown),
+        ];
+        for ((healthy, pending, enabled, minimum), state) in cases {
+            let (found, _) = pool_state(healthy, pending, enabled, minimum);
+            assert_eq!(found, state, "{healthy} {pending} {enabled} {minimum}");
+        }
+    }
+}

@@ -113,3 +113,52 @@ impl Standing {
             .map_or(Standing::Pending, |up| Standing::Carried { up })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every state with every event, for streaks of 2 up and 3 down. The golden file is the whole
+    /// machine on one page: a change of it is a change of behaviour.
+    #[test]
+    fn the_whole_machine() {
+        let streaks = Streaks { up: 2, down: 3 };
+        let states = [
+            Standing::Pending,
+            Standing::Carried { up: true },
+            Standing::Carried { up: false },
+            Standing::Up { fails: 0 },
+            Standing::Up { fails: 1 },
+            Standing::Up { fails: 2 },
+            Standing::Down { passes: 0 },
+            Standing::Down { passes: 1 },
+        ];
+        let mut table = String::new();
+        for state in states {
+            for event in [Event::Pass, Event::Fail] {
+                let (next, effect) = state.next(event, streaks);
+                let line = format!("{state:?} + {event:?} = {next:?}");
+                table += &format!("{line:56}{effect:?}\n");
+            }
+        }
+        assert_eq!(
+            table,
+            include_str!("standing.golden.txt"),
+            "found:\n{table}"
+        );
+    }
+
+    #[test]
+    fn streaks_of_0_act_as_1() {
+        let streaks = Streaks::new(0, 0);
+        let (down, effect) = Standing::Up { fails: 0 }.next(Event::Fail, streaks);
+        assert_eq!(
+            (down, effect),
+            (Standing::Down { passes: 0 }, Effect::TurnedDown)
+        );
+        assert_eq!(
+            down.next(Event::Pass, streaks),
+            (Standing::Up { fails: 0 }, Effect::TurnedUp)
+        );
+    }
+}

@@ -62,3 +62,59 @@ pub fn vote(ballots: &[Ballot]) -> Outcome {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `+` up, `-` down, `?` no result; behind it `!` must be healthy, `o` monitoring only.
+    fn ballots(text: &str) -> Vec<Ballot> {
+        let ballot = |word: &str| Ballot {
+            standing: match word.as_bytes()[0] {
+                b'+' => Standing::Up { fails: 0 },
+                b'-' => Standing::Down { passes: 0 },
+                _ => Standing::Pending,
+            },
+            votes: !word.ends_with('o'),
+            decisive: word.ends_with('!'),
+        };
+        text.split_whitespace().map(ballot).collect()
+    }
+
+    #[test]
+    fn votes() {
+        use EndpointState::{Critical, Healthy, Unknown};
+        let cases = [
+            ("", Unknown, None),
+            ("?", Unknown, None),
+            ("+", Healthy, Some(0)),
+            ("-", Critical, Some(0)),
+            ("+ -", Healthy, Some(0)),
+            ("- +", Healthy, Some(1)),
+            ("- - +", Critical, Some(0)),
+            ("+ - - +", Healthy, Some(0)),
+            ("+ +! -", Healthy, Some(0)),
+            ("+ + -!", Critical, Some(2)),
+            ("+ + ?!", Healthy, Some(0)),
+            ("-o", Unknown, None),
+            ("-o -o +", Healthy, Some(2)),
+            ("+o -", Critical, Some(1)),
+            ("? -", Critical, Some(1)),
+            ("? ? +", Healthy, Some(2)),
+        ];
+        for (text, state, because) in cases {
+            assert_eq!(vote(&ballots(text)), Outcome { state, because }, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_known_before_a_change_has_a_vote() {
+        let carried = |up| Ballot {
+            standing: Standing::Carried { up },
+            votes: true,
+            decisive: false,
+        };
+        assert_eq!(vote(&[carried(true)]).state, EndpointState::Healthy);
+        assert_eq!(vote(&[carried(false)]).state, EndpointState::Critical);
+    }
+}
