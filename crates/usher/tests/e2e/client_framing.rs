@@ -28,8 +28,8 @@ fn refused(status: u16, cases: &[(&str, Vec<u8>)]) {
         assert!(endpoint.arrived().is_empty(), "{name} reached the endpoint");
     }
     assert_eq!(usher.get("/").status(), 200, "it still serves");
-    let counted = usher.metric(&format!("usher_http_requests_total{{code=\"{status}\"}}"));
-    assert_eq!(counted, cases.len() as f64, "each is counted");
+    let counted = format!("usher_http_requests_total{{code=\"{status}\"}}");
+    usher.expect_metric(&counted, cases.len() as f64); // each is counted
 }
 
 /// A GET with these field lines, and a smuggled one behind it.

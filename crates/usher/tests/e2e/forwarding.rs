@@ -44,10 +44,12 @@ fn what_is_for_one_hop_stays_on_it() {
     }
     assert!(!arrived.names("connection", "close") && !arrived.names("connection", "x-secret"));
     assert_eq!(arrived.field("x-kept"), Some("1"));
-    assert_eq!(usher.get("/").status(), 200);
-    assert_eq!(
-        endpoint.connections(),
-        1,
+    for _ in 0..20 {
+        usher.exchange("GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: close\r\n\r\n");
+    }
+    let workers = std::thread::available_parallelism().unwrap().get();
+    assert!(
+        endpoint.connections() <= workers,
         "the client's close is not the endpoint's"
     );
 }

@@ -231,7 +231,7 @@ fn an_open_socket_is_one_request_in_the_log_when_it_ends() {
     let mut socket = open(&usher);
     socket.send(Message::text("hello")).unwrap();
     socket.read().unwrap();
-    assert!(usher.metric("usher_http_in_flight") >= 1.0);
+    usher.expect_metric("usher_http_in_flight", 1.0);
     socket.close(None).unwrap();
     while socket.read().is_ok() {}
     let line = &usher.access_log(1)[0];

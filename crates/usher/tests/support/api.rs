@@ -67,6 +67,12 @@ impl Usher {
         answer.text()
     }
 
+    /// Waits until a series has this value. Counts leave the workers in batches, a second old at most.
+    pub fn expect_metric(&self, series: &str, value: f64) {
+        let what = format!("{series} {value}");
+        super::eventually(&what, || (self.metric(series) == value).then_some(()));
+    }
+
     /// The value of one series, 0 when it is not there yet. Labels may stand in any order.
     pub fn metric(&self, series: &str) -> f64 {
         let (name, labels) = series_of(series);
