@@ -20,7 +20,7 @@ bench: ## usher beside haproxy and nginx: table on the terminal and in bench/RES
 	cargo build --release --locked --package usher
 	python3 bench/run.py $(ARGS)
 
-soak: ## long runs: wide seeds, fuzzing, real load (SECONDS=... for each fuzz target)
+soak: ## long runs: wide seeds (SEEDS=...), real load, fuzzing (SECONDS_EACH=... per target)
 	@scripts/setup test
 	cargo build --release --locked --package usher
 	scripts/soak

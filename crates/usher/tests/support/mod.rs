@@ -4,7 +4,7 @@
 //! Everything blocks, on plain threads with one bound ([`PATIENCE`]) on every wait: a test reads as
 //! the story on the wire, and one that hangs fails by itself. The message parser is a second one,
 //! written apart from the product's, so that both sides of a test cannot share a mistake.
-#![allow(dead_code, unreachable_pub, missing_docs)] // two test binaries, each with its own part of the kit
+#![allow(dead_code, unused_imports, unreachable_pub, missing_docs)] // two test binaries, each with its own part of the kit
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test stops at what it did not expect
 
 pub mod api;
