@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 /// A file longer than this hides its parts from the reader; it splits along one of them.
-const LINES_MAX: usize = 900;
+const LINES_MAX: usize = 1000;
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = [

@@ -5,16 +5,19 @@ talk ADDR HOST   talks to it, by this address and under this name
 """
 
 import asyncio
+import contextlib
 import hashlib
 import sys
 
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed
 
 
 async def echo(connection):
-    async for message in connection:
-        await connection.send(message)
+    with contextlib.suppress(ConnectionClosed):  # a code of the client's own is no fault here
+        async for message in connection:
+            await connection.send(message)
 
 
 async def serving():
