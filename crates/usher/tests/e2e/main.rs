@@ -17,6 +17,7 @@ mod failover;
 mod forwarding;
 mod health;
 mod http2;
+mod kit;
 mod metrics;
 mod reload;
 mod routing;

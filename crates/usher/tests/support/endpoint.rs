@@ -113,7 +113,11 @@ impl Endpoint {
                     shared: Arc::clone(&of_acceptor),
                 };
                 let script = Arc::clone(&script);
-                thread::spawn(move || script(&mut visit));
+                thread::spawn(move || {
+                    script(&mut visit);
+                    // Others hold handles on the socket, so its end must be said.
+                    let _ = visit.take_socket().shutdown(Shutdown::Both);
+                });
             }
         });
         Self {
