@@ -35,8 +35,8 @@ use super::tunnel;
 use super::upstream::{self, ConnectFailure, Connection, Target};
 use super::worker::Worker;
 use crate::http1::{
-    self, BodyLength, EncodeFault, FieldName, Fields, HeadLimits, Method, Parsed, ResponseHead,
-    ResponseKind, end_head, parse_response, write_field, write_framing, write_request_line,
+    self, BodyLength, EncodeFault, FieldName, Fields, HeadLimits, Method, Parsed, ResponseHead, ResponseKind,
+    end_head, parse_response, write_field, write_framing, write_request_line,
 };
 
 /// A request is kept to be sent again while it is no longer than this.
@@ -91,14 +91,8 @@ impl<'a> Answer<'a> {
 }
 
 /// The fields of a parsed head that go on to the other side.
-pub(crate) fn forwarded<'a>(
-    fields: &'a Fields,
-    bytes: &'a [u8],
-) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    fields
-        .iter()
-        .filter(|field| field.forwarded)
-        .map(|field| (field.name.of(bytes), field.value.of(bytes)))
+pub(crate) fn forwarded<'a>(fields: &'a Fields, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    fields.iter().filter(|field| field.forwarded).map(|field| (field.name.of(bytes), field.value.of(bytes)))
 }
 
 /// What went wrong on the client's side.
@@ -146,14 +140,10 @@ pub(crate) trait Client {
     ) -> Result<(), EncodeFault>;
 
     /// Takes bytes of the answer's body: how many, at least one. `piece` is not empty.
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8])
-    -> Poll<Result<usize, ClientFault>>;
+    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, ClientFault>>;
 
     /// Queues the end of the body.
-    fn finish<'a>(
-        &mut self,
-        trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<(), EncodeFault>;
+    fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), EncodeFault>;
 
     /// Waits until all that is queued is out.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientFault>>;
@@ -177,10 +167,7 @@ impl From<ConnectFailure> for Failure {
 /// Whether the client's connection ends with this answer: after these nobody knows where its next
 /// request starts, or whether it is worth reading.
 pub(crate) fn closes(status: u16) -> bool {
-    matches!(
-        status,
-        400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 501 | 505
-    )
+    matches!(status, 400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 501 | 505)
 }
 
 /// How an exchange left the client's side.
@@ -205,10 +192,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench {
-            out: Outgoing::new(),
-            head: ResponseHead::new(),
-        }
+        Bench { out: Outgoing::new(), head: ResponseHead::new() }
     }
 
     /// Gives back memory that one long head took.
@@ -228,13 +212,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
 ) -> End {
     let view = worker.view();
     let peer = conn.peer.ip();
-    let visitor = Visitor::read(
-        peer,
-        conn.scheme(),
-        conn.trusted,
-        &view.settings.trusted_proxies,
-        asked.fields.all(),
-    );
+    let visitor = Visitor::read(peer, conn.scheme(), conn.trusted, &view.settings.trusted_proxies, asked.fields.all());
     let request_id = RequestId::of(conn.trusted, asked.fields.all(), worker.draw());
     let mut exchange = Exchange {
         worker,
@@ -313,18 +291,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             draw: self.worker.draw(),
         };
         let view = self.view;
-        match view
-            .snapshot
-            .decide(&request, &*view.book, self.worker.now())
-        {
+        match view.snapshot.decide(&request, &*view.book, self.worker.now()) {
             Decision::Forward { balancer, attempts } => {
                 self.report.balancer = Some(balancer);
                 self.forward(balancer, attempts).await
             }
-            Decision::Respond {
-                balancer,
-                with: Response::RedirectToHttps,
-            } => {
+            Decision::Respond { balancer, with: Response::RedirectToHttps } => {
                 self.report.balancer = Some(balancer);
                 self.redirect().await
             }
@@ -348,10 +320,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 Ok(end) => return end,
                 Err(failure) => failure,
             };
-            let Some(other) = attempts
-                .retry
-                .filter(|_| retry.is_none() && self.client.received() == 0)
-            else {
+            let Some(other) = attempts.retry.filter(|_| retry.is_none() && self.client.received() == 0) else {
                 return self.refuse(failure.into()).await;
             };
             retry = worker.retry(view, balancer);
@@ -363,24 +332,13 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// One endpoint, over a kept connection or a new one.
-    async fn attempt(
-        &mut self,
-        balancer: BalancerIx,
-        endpoint: EndpointIx,
-    ) -> Result<End, ConnectFailure> {
+    async fn attempt(&mut self, balancer: BalancerIx, endpoint: EndpointIx) -> Result<End, ConnectFailure> {
         let (view, worker) = (self.view, self.worker);
         let _open = worker.open(view, endpoint);
         let transport = view.snapshot.transport(balancer, endpoint);
         let endpoint = view.snapshot.endpoint(endpoint);
-        let sni = transport
-            .tls
-            .and_then(|profile| profile.sni)
-            .unwrap_or(self.asked.host);
-        let target = Target {
-            endpoint,
-            transport,
-            sni,
-        };
+        let sni = transport.tls.and_then(|profile| profile.sni).unwrap_or(self.asked.host);
+        let target = Target { endpoint, transport, sni };
         let (timeouts, addresses) = (&view.settings.timeouts, worker.plane().addresses());
         let since = Instant::now();
 
@@ -389,10 +347,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             kept = Some(upstream::connect(&target, timeouts, addresses, &view.clients).await?);
         }
         let mut connection = kept.expect("made when there was none");
-        let host = endpoint
-            .host_header
-            .as_deref()
-            .map_or(self.asked.authority, str::as_bytes);
+        let host = endpoint.host_header.as_deref().map_or(self.asked.authority, str::as_bytes);
         if self.write_request(host, connection.reused).is_err() {
             return Ok(self.refuse(INTERNAL).await);
         }
@@ -411,11 +366,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     /// Queues the head of the request.
     fn write_request(&mut self, host: &[u8], reused: bool) -> Result<(), EncodeFault> {
         let asked = self.asked;
-        let kept_max = if reused && asked.method.is_idempotent() {
-            REPEATED_MAX
-        } else {
-            0
-        };
+        let kept_max = if reused && asked.method.is_idempotent() { REPEATED_MAX } else { 0 };
         let out = self.bench.out.begin(asked.body, kept_max);
         write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
         write_field(out, b"host", host)?;
@@ -441,12 +392,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         Ok(())
     }
 
-    async fn pump(
-        &mut self,
-        connection: &mut Connection,
-        sent: &mut bool,
-        since: Instant,
-    ) -> Ended {
+    async fn pump(&mut self, connection: &mut Connection, sent: &mut bool, since: Instant) -> Ended {
         let mut pump = Pump {
             client: &mut *self.client,
             io: &mut connection.io,
@@ -454,18 +400,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             head: &mut self.bench.head,
             buffer: self.worker.buffers().buffer(),
             incoming: None,
-            asked: http1::Asked {
-                method: self.asked.method,
-                websocket: self.asked.websocket,
-            },
+            asked: http1::Asked { method: self.asked.method, websocket: self.asked.websocket },
             limits: &self.limits,
             timeouts: &self.view.settings.timeouts,
             deadline: &mut *self.deadline,
-            sending: if *sent {
-                Sending::Flushing
-            } else {
-                Sending::Body
-            },
+            sending: if *sent { Sending::Flushing } else { Sending::Body },
             answering: Answering::Head,
             expects: self.asked.expects,
             waits_for_client: false,
@@ -488,23 +427,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// Both ways until both ends have closed. The word for what broke it, if something did.
-    async fn tunnel(
-        &mut self,
-        connection: &mut Connection,
-        leftover: Buffer,
-    ) -> Option<&'static str> {
+    async fn tunnel(&mut self, connection: &mut Connection, leftover: Buffer) -> Option<&'static str> {
         self.report.status = 101;
         let idle = self.view.settings.timeouts.body_idle;
         let (client, buffer) = self.client.raw()?;
-        let passed = tunnel::run(
-            client,
-            buffer.take(),
-            &mut connection.io,
-            leftover,
-            self.deadline,
-            idle,
-        )
-        .await;
+        let passed = tunnel::run(client, buffer.take(), &mut connection.io, leftover, self.deadline, idle).await;
         (self.report.received, self.report.sent) = (passed.received, passed.sent);
         passed.error
     }
@@ -543,16 +470,10 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     async fn refuse(&mut self, failure: Failure) -> End {
         self.report.status = failure.status();
         self.report.error = Some(failure.as_str());
-        let accept = self
-            .asked
-            .fields
-            .all()
-            .filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
+        let accept = self.asked.fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
         let page = failure.page(accept.map(|(_, value)| value), &self.request_id);
         let closes = closes(page.status());
-        let queued = self
-            .client
-            .answer(page.status(), page.fields(), &page.body, closes);
+        let queued = self.client.answer(page.status(), page.fields(), &page.body, closes);
         match self.flush(queued).await {
             End::Answered if closes => End::Refused,
             end => end,
@@ -562,15 +483,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     async fn redirect(&mut self) -> End {
         self.report.status = 301;
         // Without the port: it belongs to the plain listener.
-        let location = format!(
-            "{}://{}{}",
-            Scheme::Https.as_str(),
-            self.asked.host,
-            self.asked.uri
-        );
-        let queued = self
-            .client
-            .answer(301, [("location", &*location)].into_iter(), b"", false);
+        let location = format!("{}://{}{}", Scheme::Https.as_str(), self.asked.host, self.asked.uri);
+        let queued = self.client.answer(301, [("location", &*location)].into_iter(), b"", false);
         self.flush(queued).await
     }
 
@@ -579,8 +493,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         if queued.is_err() {
             return End::Cut;
         }
-        self.deadline
-            .set_after(self.view.settings.timeouts.body_idle);
+        self.deadline.set_after(self.view.settings.timeouts.body_idle);
         let flushed = poll_fn(|cx| match self.client.poll_flush(cx) {
             Poll::Pending => self.deadline.poll(cx).map(|()| Err(ClientFault::Gone)),
             flushed => flushed,
@@ -590,10 +503,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     fn record(&self) {
         let asked = self.asked;
-        let path = asked
-            .uri
-            .split_once('?')
-            .map_or(asked.uri, |(path, _)| path);
+        let path = asked.uri.split_once('?').map_or(asked.uri, |(path, _)| path);
         let duration = asked.started.elapsed();
         self.worker.record(
             self.view,
@@ -727,10 +637,9 @@ impl<C: Client> Pump<'_, C> {
     /// A fault of the request is answered only while no other answer has begun.
     fn before_or_after(&self, ended: Ended) -> Ended {
         match (ended, self.answering) {
-            (
-                Ended::Failed(fault),
-                Answering::Body | Answering::Flushing | Answering::Switching,
-            ) => Ended::Cut(fault.as_str()),
+            (Ended::Failed(fault), Answering::Body | Answering::Flushing | Answering::Switching) => {
+                Ended::Cut(fault.as_str())
+            }
             (ended, _) => ended,
         }
     }
@@ -741,21 +650,13 @@ impl<C: Client> Pump<'_, C> {
             (Answering::Head | Answering::Interim, Sending::Body)
                 if self.waits_for_client && !(self.expects && self.client.received() == 0) =>
             {
-                (
-                    self.timeouts.client_body_idle,
-                    Ended::Failed(Failure::BODY_TIMEOUT),
-                )
+                (self.timeouts.client_body_idle, Ended::Failed(Failure::BODY_TIMEOUT))
             }
-            (Answering::Head | Answering::Interim, _) => (
-                self.timeouts.response_header,
-                Ended::Failed(Failure::RESPONSE_TIMEOUT),
-            ),
+            (Answering::Head | Answering::Interim, _) => {
+                (self.timeouts.response_header, Ended::Failed(Failure::RESPONSE_TIMEOUT))
+            }
             (Answering::Switching | Answering::Body | Answering::Flushing, _) => {
-                let word = if self.waits_for_client {
-                    "client-timeout"
-                } else {
-                    "body-timeout"
-                };
+                let word = if self.waits_for_client { "client-timeout" } else { "body-timeout" };
                 (self.timeouts.body_idle, Ended::Cut(word))
             }
         }
@@ -766,16 +667,14 @@ impl<C: Client> Pump<'_, C> {
         loop {
             match self.sending {
                 Sending::Body => match self.client.poll_next(cx) {
-                    Poll::Ready(Ok(Next::Piece)) => {
-                        match self.out.poll_send(self.io, cx, self.client.piece()) {
-                            Poll::Ready(Ok(count)) => {
-                                self.client.advance(count);
-                                self.moved = true;
-                            }
-                            Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
-                            Poll::Pending => return Ok(()),
+                    Poll::Ready(Ok(Next::Piece)) => match self.out.poll_send(self.io, cx, self.client.piece()) {
+                        Poll::Ready(Ok(count)) => {
+                            self.client.advance(count);
+                            self.moved = true;
                         }
-                    }
+                        Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
+                        Poll::Pending => return Ok(()),
+                    },
                     Poll::Ready(Ok(Next::End)) => {
                         self.moved = true;
                         self.sending = match self.out.finish(self.client.trailers()) {
@@ -841,9 +740,8 @@ impl<C: Client> Pump<'_, C> {
                 }
                 Answering::Flushing => match self.client.poll_flush(cx)? {
                     Poll::Ready(()) => {
-                        let reusable = self.sending == Sending::Done
-                            && self.head.keep_alive
-                            && self.buffer.is_empty();
+                        let reusable =
+                            self.sending == Sending::Done && self.head.keep_alive && self.buffer.is_empty();
                         return Ok(Poll::Ready(Ended::Answered { reusable }));
                     }
                     Poll::Pending => return self.client_is_slow(),
@@ -866,9 +764,7 @@ impl<C: Client> Pump<'_, C> {
                 match parsed.map_err(|fault| invalid(fault.as_str()))? {
                     Parsed::Complete => break,
                     Parsed::Partial => {
-                        if !self.buffer.has_room()
-                            && !self.buffer.double(self.limits.head_bytes + 1024)
-                        {
+                        if !self.buffer.has_room() && !self.buffer.double(self.limits.head_bytes + 1024) {
                             return Err(invalid("head-too-large"));
                         }
                     }
@@ -876,22 +772,15 @@ impl<C: Client> Pump<'_, C> {
             }
             match self.buffer.poll_fill(self.io, cx) {
                 Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(Ok(0) | Err(_))
-                    if self.buffer.is_empty() && !self.out_is_answered() =>
-                {
+                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.out_is_answered() => {
                     return Err(Ended::Silent);
                 }
-                Poll::Ready(Ok(0) | Err(_)) => {
-                    return Err(Ended::Failed(Failure::new(520, "truncated-head")));
-                }
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Ended::Failed(Failure::new(520, "truncated-head"))),
                 Poll::Ready(Ok(_)) => {}
             }
         }
         self.out.forget();
-        let answer = Answer {
-            head: self.head,
-            bytes: self.buffer.data(),
-        };
+        let answer = Answer { head: self.head, bytes: self.buffer.data() };
         let (queued, next) = match self.head.kind {
             ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
             ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
@@ -914,24 +803,19 @@ impl<C: Client> Pump<'_, C> {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let incoming = self
-            .incoming
-            .as_mut()
-            .expect("the head came before the body");
+        let incoming = self.incoming.as_mut().expect("the head came before the body");
         loop {
             match incoming.poll_next(&mut self.buffer, self.io, cx) {
-                Poll::Ready(Ok(Next::Piece)) => {
-                    match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
-                        Poll::Ready(count) => {
-                            incoming.advance(&mut self.buffer, count);
-                            self.moved = true;
-                        }
-                        Poll::Pending => {
-                            self.waits_for_client = true;
-                            return Ok(Poll::Pending);
-                        }
+                Poll::Ready(Ok(Next::Piece)) => match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
+                    Poll::Ready(count) => {
+                        incoming.advance(&mut self.buffer, count);
+                        self.moved = true;
                     }
-                }
+                    Poll::Pending => {
+                        self.waits_for_client = true;
+                        return Ok(Poll::Pending);
+                    }
+                },
                 Poll::Ready(Ok(Next::End)) => {
                     let ended = self.client.finish(incoming.trailers());
                     ended.map_err(|_| Ended::Cut("internal"))?;

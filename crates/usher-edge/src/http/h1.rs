@@ -30,8 +30,8 @@ use super::refusal::Failure;
 use super::stream::Stream;
 use super::worker::Worker;
 use crate::http1::{
-    BodyLength, EncodeFault, HeadFault, Method, Parsed, RequestFault, RequestHead, ResponseKind,
-    Version, end_head, parse_request, write_field, write_framing, write_status_line,
+    BodyLength, EncodeFault, HeadFault, Method, Parsed, RequestFault, RequestHead, ResponseKind, Version, end_head,
+    parse_request, write_field, write_framing, write_status_line,
 };
 
 /// Request body that is read and thrown away after the answer, to keep the connection.
@@ -172,21 +172,13 @@ impl Session {
                     self.worker.count_error(fault.as_str());
                     return After::Close;
                 };
-                return self
-                    .refuse(desk, Failure::new(status, fault.as_str()), started)
-                    .await;
+                return self.refuse(desk, Failure::new(status, fault.as_str()), started).await;
             }
             Err(Stop::Slow) => {
                 return self.refuse(desk, Failure::HEADER_TIMEOUT, started).await;
             }
         }
-        let Desk {
-            bytes,
-            head,
-            host,
-            out,
-            bench,
-        } = desk;
+        let Desk { bytes, head, host, out, bench } = desk;
         bytes.clear();
         bytes.extend_from_slice(&self.buffer.data()[..head.len]);
         self.buffer.consume(head.len);
@@ -228,15 +220,7 @@ impl Session {
             half_closed: false,
             sent: 0,
         };
-        let end = exchange::run(
-            &self.worker,
-            &self.conn,
-            &asked,
-            &mut client,
-            bench,
-            &mut self.deadline,
-        )
-        .await;
+        let end = exchange::run(&self.worker, &self.conn, &asked, &mut client, bench, &mut self.deadline).await;
         match end {
             End::Over => After::Close,
             End::Cut if client.until_close => After::Reset,
@@ -257,10 +241,7 @@ impl Session {
     async fn head(&mut self, desk: &mut Desk, started: Instant) -> Result<(), Stop> {
         let (limits, within) = {
             let view = self.worker.view();
-            (
-                exchange::limits(&view.settings),
-                view.settings.timeouts.client_header,
-            )
+            (exchange::limits(&view.settings), view.settings.timeouts.client_header)
         };
         if !self.fresh {
             self.deadline.set(started + within);
@@ -302,9 +283,7 @@ impl Session {
             half_closed: false,
             sent: 0,
         };
-        let queued = client
-            .answer(page.status(), page.fields(), &page.body, true)
-            .is_ok();
+        let queued = client.answer(page.status(), page.fields(), &page.body, true).is_ok();
         self.deadline.set_after(LINGER);
         let flushed = poll_fn(|cx| match client.poll_flush(cx) {
             Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
@@ -414,10 +393,7 @@ struct Received<'a> {
 
 impl RequestFields for Received<'_> {
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.head
-            .fields
-            .iter()
-            .map(|field| (field.name.of(self.bytes), field.value.of(self.bytes)))
+        self.head.fields.iter().map(|field| (field.name.of(self.bytes), field.value.of(self.bytes)))
     }
 
     fn forwarded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -492,9 +468,7 @@ impl Client for H1<'_> {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>> {
         let next = ready!(self.incoming.poll_next(self.buffer, self.io, cx));
         Poll::Ready(next.map_err(|fault| match fault {
-            ReadFault::Body(crate::http1::BodyFault::Truncated) | ReadFault::Io(_) => {
-                ClientFault::Gone
-            }
+            ReadFault::Body(crate::http1::BodyFault::Truncated) | ReadFault::Io(_) => ClientFault::Gone,
             ReadFault::Body(fault) => ClientFault::Malformed(fault.as_str()),
         }))
     }
@@ -600,11 +574,7 @@ impl Client for H1<'_> {
         Ok(())
     }
 
-    fn poll_send(
-        &mut self,
-        cx: &mut Context<'_>,
-        piece: &[u8],
-    ) -> Poll<Result<usize, ClientFault>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, ClientFault>> {
         let sent = ready!(self.out.poll_send(self.io, cx, piece));
         Poll::Ready(match sent {
             Ok(count) => {
@@ -615,17 +585,12 @@ impl Client for H1<'_> {
         })
     }
 
-    fn finish<'a>(
-        &mut self,
-        trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<(), EncodeFault> {
+    fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), EncodeFault> {
         self.out.finish(trailers)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientFault>> {
-        self.out
-            .poll_flush(self.io, cx)
-            .map_err(|_| ClientFault::Gone)
+        self.out.poll_flush(self.io, cx).map_err(|_| ClientFault::Gone)
     }
 
     fn sent(&self) -> u64 {

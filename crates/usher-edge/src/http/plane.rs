@@ -66,10 +66,7 @@ impl Plane {
     pub fn new(parts: Parts) -> Arc<Plane> {
         let book = Arc::new(Book::open(parts.snapshot.catalog(), parts.workers, None));
         Arc::new(Plane {
-            decided: ArcSwap::from_pointee(Decided {
-                snapshot: parts.snapshot,
-                book,
-            }),
+            decided: ArcSwap::from_pointee(Decided { snapshot: parts.snapshot, book }),
             settings: ArcSwap::from_pointee(parts.settings),
             certificates: Arc::new(ArcSwap::from_pointee(parts.certificates)),
             clients: ArcSwap::from_pointee(parts.clients),
@@ -91,10 +88,7 @@ impl Plane {
             Arc::new(Book::open(snapshot.catalog(), workers, Some(&before.book)))
         };
         let reopened = !Arc::ptr_eq(&book, &before.book);
-        self.decided.store(Arc::new(Decided {
-            snapshot,
-            book: Arc::clone(&book),
-        }));
+        self.decided.store(Arc::new(Decided { snapshot, book: Arc::clone(&book) }));
         self.changed();
         if reopened {
             self.ledger.settle(&book);
