@@ -44,10 +44,6 @@ impl Count {
         cell.store(cell.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn of(&self, worker: usize) -> u32 {
-        self.0[worker].0.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn sum(&self) -> u32 {
         self.0.iter().map(|cell| cell.0.load(Ordering::Relaxed)).fold(0, u32::wrapping_add)
     }

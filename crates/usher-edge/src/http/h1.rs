@@ -27,7 +27,8 @@ use super::exchange::{self, Answer, Asked, Bench, Client, ClientFault, End, Requ
 use super::forward::RequestId;
 use super::record::Record;
 use super::refusal::Failure;
-use super::stream::Stream;
+use super::h2;
+use super::stream::{Prefixed, Stream};
 use super::worker::Worker;
 use crate::http1::{
     BodyLength, EncodeFault, HeadFault, Method, Parsed, RequestFault, RequestHead, ResponseKind, Version, end_head,
@@ -363,7 +364,10 @@ impl Session {
 
     /// The client began with the preface of HTTP/2.
     async fn hand_over(self) {
-        drop(self);
+        let Session { worker, io, conn, buffer, .. } = self;
+        let read = bytes::Bytes::copy_from_slice(buffer.data());
+        drop(buffer);
+        h2::serve(worker, Prefixed::new(read, io), conn).await;
     }
 }
 

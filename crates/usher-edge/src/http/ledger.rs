@@ -19,6 +19,7 @@ use usher_core::catalog::{BalancerIx, Catalog, EndpointIx, PoolIx};
 
 use super::access_log::Dropped;
 use super::book::{Book, Count};
+use super::census::Census;
 use super::record::Record;
 
 /// Upper bounds of the classes of `usher_http_request_seconds`.
@@ -265,7 +266,7 @@ pub struct Ledger {
     pages: Box<[Mutex<Page>]>,
     totals: Mutex<Totals>,
     in_flight: Count,
-    connections: Count,
+    census: Arc<Census>,
     pub(crate) log_dropped: Dropped,
     panics: AtomicU64,
 }
@@ -281,7 +282,7 @@ impl Ledger {
             pages: (0..workers).map(|_| Mutex::default()).collect(),
             totals: Mutex::default(),
             in_flight: Count::new(workers),
-            connections: Count::new(workers),
+            census: Census::new(workers),
             log_dropped: Dropped::default(),
             panics: AtomicU64::new(0),
         }
@@ -301,16 +302,16 @@ impl Ledger {
 
     /// Client connections.
     #[must_use]
-    pub fn connections(&self) -> u32 {
-        self.connections.sum()
+    pub fn connections(&self) -> usize {
+        self.census.open()
     }
 
     pub(crate) fn in_flight_count(&self) -> &Count {
         &self.in_flight
     }
 
-    pub(crate) fn connection_count(&self) -> &Count {
-        &self.connections
+    pub(crate) fn census(&self) -> &Arc<Census> {
+        &self.census
     }
 
     pub(crate) fn panicked(&self) {
@@ -400,12 +401,12 @@ impl Collector for FrontMetrics {
             metric.encode_family(&[("reason", *reason)])?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         let gauges = [
-            ("usher_http_in_flight", "Requests under way", ledger.in_flight()),
-            ("usher_http_connections", "Client connections", ledger.connections()),
+            ("usher_http_in_flight", "Requests under way", i64::from(ledger.in_flight())),
+            ("usher_http_connections", "Client connections", ledger.connections() as i64),
         ];
         for (name, text, value) in gauges {
             let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Gauge)?;
-            metric.encode_gauge(&i64::from(value))?;
+            metric.encode_gauge(&value)?;
         }
         let plain = &totals.plain;
         let counters = [

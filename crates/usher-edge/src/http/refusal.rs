@@ -198,7 +198,7 @@ const fn text_of(
     Text { status, party, title, what, advice }
 }
 
-static TEXTS: [Text; 18] = [
+static TEXTS: [Text; 21] = [
     text_of(
         400,
         Party::Client,
@@ -228,11 +228,25 @@ static TEXTS: [Text; 18] = [
         "Check your connection and try again.",
     ),
     text_of(
+        413,
+        Party::Client,
+        "Body too large",
+        "The body of the request is larger than this gateway accepts.",
+        "Send less at a time.",
+    ),
+    text_of(
         414,
         Party::Client,
         "Address too long",
         "The address of the request is longer than this gateway accepts.",
         "Shorten it, or send the data in the body of a request.",
+    ),
+    text_of(
+        417,
+        Party::Client,
+        "Expectation failed",
+        "The request expects something that this gateway does not do.",
+        "Check the program that sent it.",
     ),
     text_of(
         421,
@@ -247,6 +261,13 @@ static TEXTS: [Text; 18] = [
         "Header too large",
         "The header of the request is larger than this gateway accepts.",
         "Clear the cookies of this site and try again.",
+    ),
+    text_of(
+        500,
+        Party::Usher,
+        "Internal error",
+        "The gateway failed at this request.",
+        "Try again. If the site is yours, look for this request in the log of the gateway.",
     ),
     text_of(
         501,

@@ -38,6 +38,17 @@ pub use field::{Field, FieldName, Fields};
 pub use request::{Form, Method, RequestHead, parse_request};
 pub use response::{Asked, ResponseHead, ResponseKind, parse_response};
 
+/// The host in an authority, without port, if the authority is well formed. The rule for every
+/// version of HTTP.
+pub(crate) fn host_of(authority: &[u8]) -> Option<&[u8]> {
+    target::authority(authority).map(|found| &authority[..found.host_len])
+}
+
+/// Whether a field of this name goes on to the other side, as [`Field::forwarded`] says.
+pub(crate) fn is_forwarded(name: &[u8]) -> bool {
+    Field::new(Span::default(), Span::default(), FieldName::of(name), name).forwarded
+}
+
 /// A piece of the buffer that was parsed, as two offsets: heads outlive no buffer and own none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {

@@ -1,0 +1,213 @@
+//! The front as the node sees it: start, listen, stop listening, drain.
+//!
+//! It owns one thread for each worker and speaks to them over channels. A listener that goes away
+//! stops accepting first, then waits until its connections have ended with an answer, and cuts what
+//! is left when the grace ends. Nothing here is on the path of a request.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use usher_core::request::Scheme;
+
+use super::guests::Guests;
+use super::listen::{self, ListenError};
+use super::plane::Plane;
+use super::station::{ListenerId, Order, Orders, Place, Start};
+use crate::tls::ServerConfigs;
+
+/// How long the access log may take to write what is left when the front stops.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// The front cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No thread, or no runtime for it.
+    #[error("start worker {worker}")]
+    Worker {
+        /// Number of the worker.
+        worker: usize,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The system has no randomness.
+    #[error("no randomness from the system: {0}")]
+    Chance(getrandom::Error),
+    /// TLS towards clients cannot be set up.
+    #[error("set up TLS")]
+    Tls(#[source] rustls::Error),
+}
+
+/// A listener that accepts connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    /// Names it.
+    pub id: ListenerId,
+    /// The address that it has, with the port that the system chose if it was asked to.
+    pub address: SocketAddr,
+    /// What it speaks.
+    pub scheme: Scheme,
+}
+
+struct Hand {
+    orders: Orders,
+    thread: JoinHandle<()>,
+}
+
+/// The HTTP front of a node. Dropped without [`Front::stop`], its workers end by themselves.
+pub struct Front {
+    plane: Arc<Plane>,
+    hands: Vec<Hand>,
+    listeners: Mutex<BTreeMap<ListenerId, (Listening, Arc<Guests>)>>,
+    next: AtomicU64,
+}
+
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Front").field("listening", &self.listening()).finish_non_exhaustive()
+    }
+}
+
+impl Front {
+    /// Starts the workers of `plane`, as many as it was made for; none listens yet.
+    ///
+    /// # Errors
+    /// The system has no thread, descriptor or randomness for it.
+    pub fn start(plane: &Arc<Plane>) -> Result<Front, StartError> {
+        let tls = ServerConfigs::new(Arc::clone(plane.certificates())).map_err(StartError::Tls)?;
+        let workers = plane.ledger().workers();
+        let (senders, receivers): (Vec<Orders>, Vec<_>) =
+            (0..workers).map(|_| tokio::sync::mpsc::unbounded_channel()).unzip();
+        let siblings: Arc<[Orders]> = senders.clone().into();
+        let mut front = Front {
+            plane: Arc::clone(plane),
+            hands: Vec::with_capacity(workers),
+            listeners: Mutex::default(),
+            next: AtomicU64::new(0),
+        };
+        let (ready, started) = mpsc::sync_channel(workers);
+        for (index, (orders, receiver)) in senders.into_iter().zip(receivers).enumerate() {
+            let failed = |source| StartError::Worker { worker: index, source };
+            let start = Start {
+                index,
+                seed: getrandom::u64().map_err(StartError::Chance)?,
+                plane: Arc::clone(plane),
+                siblings: Arc::clone(&siblings),
+                tls: tls.clone(),
+            };
+            let ready = ready.clone();
+            let thread = thread::Builder::new().name(format!("worker-{index}"));
+            let thread = thread.spawn(move || start.run(receiver, &ready)).map_err(failed)?;
+            front.hands.push(Hand { orders, thread });
+            let gone = |_| Err(io::Error::other("the thread ended"));
+            started.recv().unwrap_or_else(gone).map_err(failed)?;
+        }
+        Ok(front)
+    }
+
+    /// Listens on `address` with every worker. Port 0: the system chooses one.
+    ///
+    /// # Errors
+    /// The address cannot be had; the error names it and says what to do.
+    pub async fn listen(&self, address: SocketAddr, scheme: Scheme) -> Result<Listening, ListenError> {
+        let other = |source| ListenError::Other { address, source };
+        let sockets = listen::bind(address, self.hands.len())?;
+        let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
+        let id = ListenerId(self.next.fetch_add(1, Ordering::Relaxed));
+        let listening = Listening { id, address: bound.map_err(other)?, scheme };
+        let guests = Arc::<Guests>::default();
+        let place = Place { address: listening.address, scheme, guests: Arc::clone(&guests) };
+        self.listeners().insert(id, (listening, guests));
+        let mut answers = Vec::new();
+        for (hand, socket) in self.hands.iter().zip(sockets) {
+            let (ready, answer) = oneshot::channel();
+            hand.give(Order::Listen { id, socket, place: place.clone(), ready });
+            answers.push(answer);
+        }
+        for answer in answers {
+            let gone = |_| Err(io::Error::other("a worker has ended"));
+            if let Err(source) = answer.await.unwrap_or_else(gone) {
+                self.unlisten(id, Duration::ZERO).await;
+                return Err(other(source));
+            }
+        }
+        Ok(listening)
+    }
+
+    /// The listeners that accept connections, oldest first.
+    #[must_use]
+    pub fn listening(&self) -> Vec<Listening> {
+        self.listeners().values().map(|(listening, _)| *listening).collect()
+    }
+
+    /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
+    /// Done when none is left. Does nothing for a listener that is gone already.
+    pub async fn unlisten(&self, id: ListenerId, grace: Duration) {
+        let Some((_, guests)) = self.listeners().remove(&id) else {
+            return;
+        };
+        let mut closing = Vec::new();
+        for hand in &self.hands {
+            let (closed, wait) = oneshot::channel();
+            hand.give(Order::Close { id, closed });
+            closing.push(wait);
+        }
+        for closed in closing {
+            // A worker that has ended has closed its socket too.
+            let _ = closed.await;
+        }
+        let _ = timeout(grace, guests.all_left()).await;
+        self.hands.iter().for_each(|hand| hand.give(Order::Cut { id }));
+        guests.all_left().await;
+    }
+
+    /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left.
+    pub async fn drain(&self, grace: Duration) {
+        let mut going: Vec<_> = self
+            .listening()
+            .into_iter()
+            .map(|listening| Box::pin(self.unlisten(listening.id, grace)))
+            .collect();
+        // All at once: the grace is one, however many listeners there are.
+        std::future::poll_fn(|cx| {
+            going.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+            if going.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Ends the workers, cutting what is left, and waits for them and for the log. Blocks.
+    pub fn stop(mut self) {
+        let hands = std::mem::take(&mut self.hands);
+        hands.iter().for_each(|hand| hand.give(Order::Stop));
+        for hand in hands {
+            // A worker that panicked has said so; the others still have to end.
+            let _ = hand.thread.join();
+        }
+        self.plane.access_log().flush(FLUSH);
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, BTreeMap<ListenerId, (Listening, Arc<Guests>)>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.hands.iter().for_each(|hand| hand.give(Order::Stop));
+    }
+}
+
+impl Hand {
+    /// A worker that has ended needs no orders.
+    fn give(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+}

@@ -1,0 +1,228 @@
+//! One worker's thread: its runtime, its listeners, and the tasks of its connections.
+//!
+//! The front gives it orders over a channel; so do the other workers, when they hand a connection
+//! over. Connections are tasks of this thread only and never move.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{MissedTickBehavior, interval};
+use usher_core::request::Scheme;
+
+use super::drain::Drain;
+use super::greet;
+use super::guests::{Guest, Guests};
+use super::listen::{Accepted, Acceptor};
+use super::plane::Plane;
+use super::worker::Worker;
+use crate::tls::ServerConfigs;
+
+/// How often a worker hands over what it counted and logged.
+const HAND_OVER: Duration = Duration::from_millis(250);
+
+/// Names a listener of one front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerId(pub(super) u64);
+
+/// What a worker is told.
+pub(crate) enum Order {
+    /// Accept on this socket.
+    Listen { id: ListenerId, socket: TcpListener, place: Place, ready: oneshot::Sender<io::Result<()>> },
+    /// Serve this connection, which another worker accepted.
+    Serve { id: ListenerId, accepted: Accepted, guest: Guest },
+    /// Stop accepting, and say so.
+    Close { id: ListenerId, closed: oneshot::Sender<()> },
+    /// Cut what is left of a listener's connections.
+    Cut { id: ListenerId },
+    /// Cut everything and end.
+    Stop,
+}
+
+/// The way to a worker. Its length is bounded by `limits.connections`: all orders but
+/// [`Order::Serve`] are rare and come from the node.
+pub(crate) type Orders = mpsc::UnboundedSender<Order>;
+
+/// Where a listener listens and for what.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    pub(crate) scheme: Scheme,
+    pub(crate) guests: Arc<Guests>,
+}
+
+/// What a worker's thread starts with.
+pub(crate) struct Start {
+    pub(crate) index: usize,
+    pub(crate) seed: u64,
+    pub(crate) plane: Arc<Plane>,
+    /// The ways to all workers, by number.
+    pub(crate) siblings: Arc<[Orders]>,
+    pub(crate) tls: ServerConfigs,
+}
+
+impl Start {
+    /// The life of the thread. Says in `ready` whether it could begin.
+    pub(crate) fn run(self, orders: mpsc::UnboundedReceiver<Order>, ready: &SyncSender<io::Result<()>>) {
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_io().enable_time().build_local(LocalOptions::default());
+        let (runtime, answer) = match runtime {
+            Ok(runtime) => (Some(runtime), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        // Nobody listens only when the front gave up starting.
+        if let (Some(runtime), Ok(())) = (runtime, ready.send(answer)) {
+            runtime.block_on(async { Rc::new(self.open()).work(orders).await });
+        }
+    }
+
+    fn open(self) -> Station {
+        Station {
+            worker: Worker::new(self.index, self.plane, self.seed),
+            siblings: self.siblings,
+            tls: self.tls,
+            listeners: RefCell::default(),
+        }
+    }
+}
+
+struct Station {
+    worker: Rc<Worker>,
+    siblings: Arc<[Orders]>,
+    tls: ServerConfigs,
+    listeners: RefCell<HashMap<ListenerId, Rc<Listener>>>,
+}
+
+/// This worker's part of a listener.
+struct Listener {
+    place: Place,
+    drain: Rc<Drain>,
+    /// Who wants to know that it is closed.
+    closing: RefCell<Option<oneshot::Sender<()>>>,
+    tasks: RefCell<Slab<AbortHandle>>,
+}
+
+impl Station {
+    async fn work(self: Rc<Self>, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut tick = interval(HAND_OVER);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let order = tokio::select! {
+                order = orders.recv() => order,
+                _ = tick.tick() => {
+                    self.worker.hand_over();
+                    continue;
+                }
+            };
+            match order {
+                Some(Order::Listen { id, socket, place, ready }) => {
+                    // The front waits for the answer; if it does not, nothing can be done about it.
+                    let _ = ready.send(self.listen(id, socket, place));
+                }
+                Some(Order::Serve { id, accepted, guest }) => self.serve(id, accepted, guest),
+                Some(Order::Close { id, closed }) => self.close(id, closed),
+                Some(Order::Cut { id }) => self.cut(id),
+                Some(Order::Stop) | None => break,
+            }
+        }
+        let all: Vec<_> = self.listeners.borrow().keys().copied().collect();
+        all.into_iter().for_each(|id| self.cut(id));
+        // Cut connections run once more, to be dropped and counted.
+        tokio::task::yield_now().await;
+        self.worker.hand_over();
+    }
+
+    fn listen(self: &Rc<Self>, id: ListenerId, socket: TcpListener, place: Place) -> io::Result<()> {
+        let acceptor = Acceptor::new(socket, Rc::clone(&self.worker))?;
+        let listener = Rc::new(Listener {
+            place,
+            drain: Rc::default(),
+            closing: RefCell::default(),
+            tasks: RefCell::default(),
+        });
+        self.listeners.borrow_mut().insert(id, Rc::clone(&listener));
+        spawn_local(Rc::clone(self).accept(id, acceptor, listener));
+        Ok(())
+    }
+
+    async fn accept(self: Rc<Self>, id: ListenerId, mut acceptor: Acceptor, listener: Rc<Listener>) {
+        let take = |worker: usize, accepted: Accepted| {
+            let guest = listener.place.guests.welcome();
+            if worker == self.worker.index() {
+                self.serve(id, accepted, guest);
+            } else {
+                // A worker that is gone drops the connection, as this one is about to.
+                let _ = self.siblings[worker].send(Order::Serve { id, accepted, guest });
+            }
+        };
+        tokio::select! {
+            biased;
+            () = listener.drain.wait() => {}
+            () = acceptor.run(take) => {}
+        }
+        acceptor.rest(take);
+        drop(acceptor);
+        if let Some(closed) = listener.closing.take() {
+            let _ = closed.send(());
+        }
+    }
+
+    fn serve(&self, id: ListenerId, accepted: Accepted, guest: Guest) {
+        let Some(listener) = self.listeners.borrow().get(&id).map(Rc::clone) else {
+            return;
+        };
+        let key = listener.tasks.borrow().vacant_key();
+        let task = Task { listener: Rc::clone(&listener), key, worker: Rc::clone(&self.worker), _guest: guest };
+        let Place { address, scheme, .. } = listener.place;
+        let tls = (scheme == Scheme::Https).then(|| self.tls.clone());
+        let drain = Rc::clone(&listener.drain);
+        let serving = greet::serve(Rc::clone(&self.worker), accepted, address, tls, drain);
+        let handle = spawn_local(async move {
+            let _task = task;
+            serving.await;
+        });
+        listener.tasks.borrow_mut().insert(handle.abort_handle());
+    }
+
+    fn close(&self, id: ListenerId, closed: oneshot::Sender<()>) {
+        let listeners = self.listeners.borrow();
+        let Some(listener) = listeners.get(&id) else { return };
+        listener.closing.replace(Some(closed));
+        listener.drain.start();
+    }
+
+    fn cut(&self, id: ListenerId) {
+        let Some(listener) = self.listeners.borrow_mut().remove(&id) else {
+            return;
+        };
+        listener.drain.start();
+        let tasks: Vec<_> = listener.tasks.borrow().iter().map(|(_, task)| task.clone()).collect();
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// A connection's entry among its listener's tasks; gone when the task is.
+struct Task {
+    listener: Rc<Listener>,
+    key: usize,
+    worker: Rc<Worker>,
+    _guest: Guest,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.listener.tasks.borrow_mut().try_remove(self.key);
+        if std::thread::panicking() {
+            self.worker.plane().ledger().panicked();
+        }
+    }
+}
