@@ -112,11 +112,12 @@ impl Front {
         Ok(front)
     }
 
-    /// Listens on `address` with every worker. Port 0: the system chooses one.
+    /// Listens on `address` with every worker. Port 0: the system chooses one. Blocks for the
+    /// moment that the workers take to begin.
     ///
     /// # Errors
     /// The address cannot be had; the error names it and says what to do.
-    pub async fn listen(&self, address: SocketAddr, scheme: Scheme) -> Result<Listening, ListenError> {
+    pub fn listen(&self, address: SocketAddr, scheme: Scheme) -> Result<Listening, ListenError> {
         let other = |source| ListenError::Other { address, source };
         let sockets = listen::bind(address, self.hands.len())?;
         let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
@@ -124,20 +125,19 @@ impl Front {
         let listening = Listening { id, address: bound.map_err(other)?, scheme };
         let guests = Arc::<Guests>::default();
         let place = Place { address: listening.address, scheme, guests: Arc::clone(&guests) };
-        self.listeners().insert(id, (listening, guests));
-        let mut answers = Vec::new();
+        let (ready, begun) = mpsc::sync_channel(self.hands.len());
         for (hand, socket) in self.hands.iter().zip(sockets) {
-            let (ready, answer) = oneshot::channel();
-            hand.give(Order::Listen { id, socket, place: place.clone(), ready });
-            answers.push(answer);
+            hand.give(Order::Listen { id, socket, place: place.clone(), ready: ready.clone() });
         }
-        for answer in answers {
+        drop(ready);
+        for _ in &self.hands {
             let gone = |_| Err(io::Error::other("a worker has ended"));
-            if let Err(source) = answer.await.unwrap_or_else(gone) {
-                self.unlisten(id, Duration::ZERO).await;
+            if let Err(source) = begun.recv().unwrap_or_else(gone) {
+                self.hands.iter().for_each(|hand| hand.give(Order::Cut { id }));
                 return Err(other(source));
             }
         }
+        self.listeners().insert(id, (listening, guests));
         Ok(listening)
     }
 

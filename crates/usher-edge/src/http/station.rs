@@ -37,7 +37,7 @@ pub struct ListenerId(pub(super) u64);
 /// What a worker is told.
 pub(crate) enum Order {
     /// Accept on this socket.
-    Listen { id: ListenerId, socket: TcpListener, place: Place, ready: oneshot::Sender<io::Result<()>> },
+    Listen { id: ListenerId, socket: TcpListener, place: Place, ready: SyncSender<io::Result<()>> },
     /// Serve this connection, which another worker accepted.
     Serve { id: ListenerId, accepted: Accepted, guest: Guest },
     /// Stop accepting, and say so.
