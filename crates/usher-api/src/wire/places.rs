@@ -13,7 +13,7 @@ use super::reader::{Cursor, Fault, Mode, Report};
 /// order of the draft.
 #[derive(Debug, Default)]
 pub struct Places {
-    /// Of `Draft::zones`. A zone that is only implied stands where the load balancer does.
+    /// Of `Draft::zones`, without those at its end that are only implied by a load balancer.
     pub zones: Vec<Place>,
     /// Of `Draft::monitors`.
     pub monitors: Vec<Place>,
@@ -48,6 +48,10 @@ impl Place {
 impl Places {
     /// Tells `report` a fault of the core, unless it only follows from another one.
     pub fn tell(&self, report: &Report, draft: &Draft, fault: &catalog::Fault) {
+        if matches!(fault.subject, Subject::Zone(index) if index >= self.zones.len()) {
+            // The load balancer that implies the zone has the same fault, and a line to show.
+            return;
+        }
         let mut found = self.finding(draft, fault.subject, fault.field, fault.error.to_string());
         let mut of = Vec::new();
         if let CatalogError::Missing { .. } = fault.error {
@@ -55,7 +59,10 @@ impl Places {
             found.at_key |= matches!(fault.field, Field::PoolWeight(_));
         }
         if let CatalogError::ProbeOverlap { .. } = fault.error {
-            let monitor = found.pointer.trim_end_matches("/interval");
+            let monitor = found
+                .pointer
+                .rsplit_once('/')
+                .map_or("", |(monitor, _)| monitor);
             of.extend(["interval", "timeout", "retries"].map(|key| format!("{monitor}/{key}")));
         }
         report.consequence(found, &of);
@@ -64,7 +71,12 @@ impl Places {
     /// The warning of the core as a note on the JSON.
     #[must_use]
     pub fn note(&self, draft: &Draft, warning: &catalog::Warning) -> Fault {
-        self.finding(draft, warning.subject, warning.field, warning.text.clone())
+        let note = self.finding(draft, warning.subject, warning.field, warning.text.clone());
+        // A whole sentence, which names the resource.
+        Fault {
+            place: String::new(),
+            ..note
+        }
     }
 
     /// `message`, about a field of a resource of `draft`.
@@ -178,10 +190,8 @@ fn key(draft: &Draft, subject: Subject, field: Field, mode: Mode) -> String {
             }
         }
         Field::Tls(field) => {
-            let object = match subject {
-                Subject::Zone(_) => "upstream",
-                _ => "usher",
-            };
+            let is_zone = matches!(subject, Subject::Zone(_));
+            let object = if is_zone { "upstream" } else { "usher" };
             let key = match field {
                 TlsField::Ca => "ca",
                 TlsField::ClientCert => "client_cert",

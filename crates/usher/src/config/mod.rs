@@ -10,6 +10,8 @@ mod files;
 mod process;
 mod quantity;
 mod resources;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::io::{self, Read as _};

@@ -53,18 +53,16 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> (Draft, Places) {
     }
     for (key, cursor) in named(root, "load_balancers", "load balancer") {
         let mut balancer = balancers::read(&cursor, declared(Kind::Balancer, key), Some(key));
-        let place = Place::of(&cursor);
         balancer.zone = match zones::containing(&draft.zones, &balancer.name) {
             Some(zone) => zone.name.clone(),
             None => {
                 let zone = zones::implied(&balancer.name);
                 let name = zone.name.clone();
                 draft.zones.push(zone);
-                places.zones.push(place.clone());
                 name
             }
         };
-        places.balancers.push(place);
+        places.balancers.push(Place::of(&cursor));
         draft.balancers.push(balancer);
     }
     (draft, places)

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Number, Value};
 
-/// Values in a document, those that aliases repeat included.
-const NODES_MAX: usize = 2_000_000;
+/// Keys and values in a document, those that aliases repeat included.
+const NODES_MAX: usize = 4_000_000;
 /// Bytes of all keys and values, those that aliases repeat included.
 const TEXT_BYTES_MAX: usize = 32 << 20;
 /// Lists and objects inside each other.

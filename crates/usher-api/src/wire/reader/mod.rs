@@ -189,12 +189,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn unbuilt(&self) {
-        match self.value {
-            // A word says which part of the field is meant: "session_affinity cookie".
-            Value::String(word) if is_word(word) => {
-                self.fault(format_args!("{word} is not built yet"));
-            }
-            _ => self.fault_at_key("is not built yet"),
+        // A word says which part of the field is meant: "session_affinity cookie".
+        match self.value.as_str().filter(|word| is_word(word)) {
+            Some(word) => self.fault(format_args!("{word} is not built yet")),
+            None => self.fault_at_key("is not built yet"),
         }
     }
 

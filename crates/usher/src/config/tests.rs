@@ -1,0 +1,461 @@
+//! The loader as a whole: what loads, and the exact line for each kind of fault.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use usher_api::wire::reader::{Shape, Status};
+use usher_core::id::{Id, Kind};
+use usher_edge::tls::KeyPair;
+use usher_node::settings::LogTarget;
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../docs/reference/usher.example.yaml");
+const REFERENCE: &str = include_str!("../../../../docs/reference/configuration.md");
+
+fn load_in(folder: &Path, text: &str) -> Result<Loaded, Vec<String>> {
+    let variable = |name: &str| match name {
+        "USHER_TOKEN" => Some("open-sesame".to_owned()),
+        "PORT" => Some("9001".to_owned()),
+        _ => None,
+    };
+    let source = Source {
+        name: "usher.yaml",
+        folder,
+        variable: &variable,
+    };
+    load_text(text, &source).map_err(|findings| findings.lines().collect())
+}
+
+fn load_here(text: &str) -> Result<Loaded, Vec<String>> {
+    load_in(Path::new("/nonexistent"), text)
+}
+
+/// Loads `text` and expects exactly `lines`, each without `usher.yaml:`.
+fn refused(text: &str, lines: &[&str]) {
+    let found = load_here(text).expect_err(text);
+    let expected: Vec<_> = lines
+        .iter()
+        .map(|line| format!("usher.yaml:{line}"))
+        .collect();
+    assert_eq!(found, expected, "{text}");
+}
+
+/// A file with one pool and one load balancer, and `more`.
+fn with(more: &str) -> String {
+    format!(
+        "{more}\npools: {{eu: {{origins: [{{name: a, address: 192.0.2.1}}]}}}}\n\
+         load_balancers: {{shop.example.com: {{proxied: true, default_pools: [eu], fallback_pool: eu}}}}\n"
+    )
+}
+
+#[test]
+fn the_example_loads_without_a_warning() {
+    let loaded = load_here(EXAMPLE).expect("valid");
+    assert_eq!(loaded.warnings, [""; 0]);
+    let draft = loaded.catalog.draft();
+    assert_eq!(draft.node.code, "AMS");
+    assert_eq!(draft.node.coordinates, Some((52.31, 4.76)));
+    assert_eq!(draft.interval_min, Duration::from_secs(1));
+    assert_eq!(draft.pools[0].id, Id::derive("default", Kind::Pool, "eu"));
+    assert_eq!(draft.balancers[0].zone, "example.com");
+    let process = loaded.process;
+    assert_eq!(process.listen.http[0].to_string(), "0.0.0.0:8080");
+    assert_eq!(process.front.trusted_proxies[0].to_string(), "10.0.0.0/8");
+    let api = process.api.expect("an api");
+    assert_eq!(api.tokens[0].secret.expose(), "open-sesame");
+    assert_eq!(api.tokens[1].secret.expose(), "look-but-do-not-touch");
+}
+
+#[test]
+fn everything_of_the_process_is_read() {
+    let text = r#"{
+        "listen": {"http": ["127.0.0.1:0", "[::1]:0"]},
+        "trusted_proxies": ["192.0.2.1", "2001:db8::1/32"],
+        "api": {"listen": "127.0.0.1:8788", "public_origin": "https://usher.example.com/",
+                "tokens": [{"name": "t", "token": "x", "permissions": ["zones:edit"], "accounts": ["default"]}]},
+        "limits": {"header_bytes": "1KiB", "headers": 1, "uri_bytes": 64, "connections": 7,
+                   "connections_per_client": 8, "monitor_interval_min": "2s"},
+        "timeouts": {"client_header": "1ms", "client_body_idle": "2s", "keep_alive": "3s",
+                     "tls_handshake": "4s", "connect": "5s", "response_header": "1m",
+                     "body_idle": "1h", "upstream_keep_alive": "1d"},
+        "health": {"ready_timeout": "250ms"}, "shutdown": {"grace": "0s"},
+        "access_log": {"path": "log/access.json", "query_strings": true}
+    }"#;
+    let Loaded { process, .. } = load_in(Path::new("/etc/usher"), text).expect("JSON is YAML");
+    assert_eq!(process.listen.http.len(), 2);
+    let nets: Vec<_> = process
+        .front
+        .trusted_proxies
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(nets, ["192.0.2.1/32", "2001:db8::/32"]);
+    let api = process.api.expect("an api");
+    assert_eq!(
+        api.public_origin.as_deref(),
+        Some("https://usher.example.com")
+    );
+    assert_eq!(api.tokens[0].accounts, ["default"]);
+    let limits = &process.front.limits;
+    assert_eq!(
+        (limits.header_bytes, limits.headers, limits.uri_bytes),
+        (1024, 1, 64)
+    );
+    assert_eq!((limits.connections, limits.connections_per_client), (7, 8));
+    let timeouts = &process.front.timeouts;
+    assert_eq!(timeouts.client_header, Duration::from_millis(1));
+    let rest = [
+        timeouts.client_body_idle,
+        timeouts.keep_alive,
+        timeouts.tls_handshake,
+        timeouts.connect,
+        timeouts.response_header,
+        timeouts.body_idle,
+        timeouts.upstream_keep_alive,
+    ];
+    assert_eq!(
+        rest.map(|duration| duration.as_secs()),
+        [2, 3, 4, 5, 60, 3600, 86400]
+    );
+    assert_eq!(process.ready_timeout, Duration::from_millis(250));
+    assert_eq!(process.shutdown.grace, Duration::ZERO);
+    let log = process.access_log.expect("a log");
+    assert_eq!(
+        log.target,
+        LogTarget::File("/etc/usher/log/access.json".into())
+    );
+    assert!(log.query_strings);
+}
+
+#[test]
+fn the_access_log_can_be_turned_off() {
+    for text in [
+        "access_log: off",
+        "access_log: false",
+        "access_log: \"off\"",
+    ] {
+        let loaded = load_here(text).expect("valid");
+        assert_eq!(loaded.process.access_log, None, "{text}");
+    }
+    assert!(load_here("").expect("valid").process.access_log.is_some());
+    refused(
+        "access_log: on",
+        &["1:13: access_log must be an object, not text"],
+    );
+}
+
+#[test]
+fn a_file_that_asks_for_nothing_is_valid_and_odd() {
+    for text in ["", "# nothing\n", "pools:\n", "{}"] {
+        let loaded = load_here(text).expect(text);
+        let warning = "usher.yaml:1:1: nothing listens: name an address in listen or api";
+        assert_eq!(loaded.warnings, [warning], "{text:?}");
+    }
+}
+
+#[test]
+fn a_zone_that_nobody_declared_is_implied() {
+    let loaded = load_here(&with("listen: {http: [\"127.0.0.1:0\"]}")).expect("valid");
+    assert_eq!(loaded.catalog.draft().zones[0].name, "example.com");
+    assert_eq!(loaded.warnings, [""; 0]);
+}
+
+#[test]
+fn warnings_have_a_place_too() {
+    let text = "listen: {http: [\"127.0.0.1:0\"]}\nmonitors:\n  m:\n    type: tcp\n    port: 1\n    path: /\n\
+                pools:\n  eu:\n    monitor: m\n    minimum_origins: 2\n    origins: [{name: a, address: 192.0.2.1}]\n";
+    let loaded = load_here(text).expect("valid");
+    assert_eq!(
+        loaded.warnings,
+        [
+            "usher.yaml:6:11: monitor m: path has no effect on a tcp monitor",
+            "usher.yaml:10:22: pool \"eu\" has 1 endpoints and needs 2, so it is always critical",
+        ]
+    );
+}
+
+#[test]
+fn a_root_that_is_no_object_is_refused() {
+    for text in ["[a]", "5", "text"] {
+        let found = load_here(text).expect_err(text);
+        assert!(
+            found[0].starts_with("usher.yaml:1:1: must be an object, not "),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn every_part_that_is_not_built_is_refused_by_name() {
+    for key in process::ROOT.keys {
+        if let Status::Unbuilt(_) = key.status {
+            let line = format!("1:1: {} is not built yet", key.name);
+            refused(&format!("{}: {{some: {{thing: 1}}}}", key.name), &[&line]);
+        }
+    }
+    refused(
+        "listen: {dns: [\"127.0.0.1:0\"]}",
+        &["1:10: listen.dns is not built yet"],
+    );
+    assert!(load_here("live_state: {url: \"memory:\"}\nwaiting_rooms: {}\nstore: null").is_ok());
+}
+
+#[test]
+fn the_kinds_of_faults() {
+    refused(
+        "lisen: {}",
+        &["1:1: unknown key \"lisen\"; the nearest known key is \"listen\""],
+    );
+    refused(
+        &with("shutdown:\n  grace: 30"),
+        &["2:10: shutdown.grace must be a duration such as 250ms, 30s, 5m or 1h"],
+    );
+    refused(
+        "a: 1\na: 2",
+        &[
+            "1:1: unknown key \"a\"",
+            "2:1: key \"a\" stands twice; the first is on line 1",
+        ],
+    );
+    refused(
+        "monitors: {m: {interval: 9}}",
+        &["1:26: monitor m: interval 9 is outside 10..3600"],
+    );
+    refused(
+        "monitors: {m: {interval: 10, timeout: 3s}}",
+        &["1:39: monitor m: timeout must be a whole number, not text"],
+    );
+    refused(
+        "pools: {eu: {monitor: wep, origins: [{name: a, address: 192.0.2.1}]}}\nmonitors: {web: {}}",
+        &["1:23: pool eu: monitor \"wep\" does not exist; the nearest name is \"web\""],
+    );
+    refused(
+        "load_balancers: {not a host: {proxied: true, default_pools: [x], fallback_pool: x}}",
+        &[
+            "1:18: load balancer not a host: load balancer \"not a host\" is not a hostname, with or without \"*.\" before it",
+            "1:62: load balancer not a host: pool \"x\" does not exist",
+            "1:81: load balancer not a host: pool \"x\" does not exist",
+        ],
+    );
+    refused(
+        "listen:\n  https: [\"127.0.0.1:0\"]",
+        &["2:3: listen.https has no certificate to show: list one in certificates"],
+    );
+    refused("a:\n\t- b", &["2:1: a tab cannot indent: use spaces"]);
+}
+
+#[test]
+fn variables() {
+    let origin = |port: &str| {
+        format!(
+            "pools:\n  eu:\n    origins:\n      - name: a\n        address: 192.0.2.1\n        port: {port}\n"
+        )
+    };
+    for port in [
+        "${PORT}",
+        "\"${PORT}\"",
+        "${NONE:-9001}",
+        "${NONE:-}${PORT}",
+    ] {
+        let loaded = load_here(&origin(port)).expect(port);
+        assert_eq!(
+            loaded.catalog.draft().pools[0].endpoints[0].port,
+            Some(9001)
+        );
+    }
+    refused(
+        &origin("${NONE}"),
+        &["6:15: environment variable NONE is not set"],
+    );
+    // A name that could not be made out is the only fault, wherever it is used.
+    refused(
+        "pools: {eu: {monitor: \"${NONE}\", origins: [{name: \"${NONE}\", address: \"${NONE}\"}]}}",
+        &[
+            "1:23: environment variable NONE is not set",
+            "1:51: environment variable NONE is not set",
+            "1:71: environment variable NONE is not set",
+        ],
+    );
+}
+
+#[test]
+fn a_secret_is_in_no_message() {
+    let tokens = "api:\n  listen: \"127.0.0.1:0\"\n  tokens:\n";
+    let text = format!(
+        "{tokens}    - {{name: a, token: \"hush hush\", permissions: [admin]}}\n    - {{name: b, token: 4711, permissions: [admin]}}\n\
+         \x20   - {{name: c, token: \"${{USHER_TOKEN}}\", permissions: [x]}}\n    - {{name: d, token: hush, permissions: [admin]}}\n\
+         \x20   - {{name: e, token: hush, permissions: [admin]}}\n"
+    );
+    let lines = load_here(&text).expect_err("refused");
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    for secret in ["hush", "4711", "sesame"] {
+        assert!(!lines.join("\n").contains(secret), "{lines:?}");
+    }
+    let valid =
+        format!("{tokens}    - {{name: c, token: \"${{USHER_TOKEN}}\", permissions: [admin]}}\n");
+    let loaded = load_here(&valid).expect("valid");
+    assert!(!format!("{loaded:?}").contains("sesame"));
+}
+
+#[test]
+fn certificates_are_read_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, two] = ["one.example.com", "two.example.com"].map(|name| {
+        let pair = rcgen::generate_simple_self_signed(vec![name.to_owned()]).expect("made");
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        std::fs::write(folder.path().join(&cert), pair.cert.pem()).expect("written");
+        let secret = pair.signing_key.serialize_pem();
+        std::fs::write(folder.path().join(&key), secret).expect("written");
+        (cert, key)
+    });
+    std::fs::write(folder.path().join("empty.pem"), "").expect("written");
+    let valid = format!(
+        "listen: {{https: [\"127.0.0.1:0\"]}}\ncertificates:\n  - {{cert: {}, key: {}}}\n\
+         zones: {{example.com: {{upstream: {{ca: {}, client_cert: {}, client_key: {}}}}}}}\n",
+        one.0, one.1, two.0, one.0, one.1
+    );
+    let loaded = load_in(folder.path(), &valid).expect("valid");
+    let absolute = |name: &str| folder.path().join(name);
+    let pair = KeyPair {
+        cert: absolute(&one.0),
+        key: absolute(&one.1),
+    };
+    assert_eq!(loaded.process.certificates, [pair]);
+    let files = [&one.1, &one.0, &two.0].map(|name| absolute(name));
+    assert_eq!(loaded.files(), files);
+
+    let text = format!(
+        "certificates:\n  - {{cert: {}, key: {}}}\n  - {{cert: none.pem, key: {}}}\n  - {{cert: empty.pem, key: none.key}}\n\
+         zones: {{example.com: {{upstream: {{ca: none.pem}}}}}}\n\
+         pools:\n  eu: {{origins: [{{name: a, address: 192.0.2.1}}], usher: {{client_cert: {}, client_key: {}}}}}\n  \
+         us: {{origins: [{{name: a, address: 192.0.2.1}}], usher: {{client_cert: {}}}}}\n",
+        one.0, two.1, one.1, one.0, two.1, one.0
+    );
+    let lines = load_in(folder.path(), &text).expect_err("refused");
+    let root = format!("{}/", folder.path().display());
+    let lines: Vec<_> = lines.iter().map(|line| line.replace(&root, "")).collect();
+    let expected = [
+        "2:38: certificates[0].key two.example.com.key: ",
+        "3:12: certificates[1].cert none.pem: no such file",
+        "4:12: certificates[2].cert empty.pem: holds no certificate",
+        "4:28: certificates[2].key none.key: no such file",
+        "5:38: zone example.com: ca none.pem: no such file",
+        "7:104: pool eu: client_key two.example.com.key: ",
+        "8:71: pool us: client_cert is set without client_key",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        let expected = format!("usher.yaml:{expected}");
+        assert!(line.starts_with(&expected), "{line} is not {expected}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("usher.yaml");
+    let line = |path: &Path| {
+        let lines = load(path).expect_err("refused").lines();
+        assert_eq!(lines.len(), 1);
+        lines[0].replace(&folder.path().display().to_string(), "")
+    };
+    assert_eq!(line(&path), "/usher.yaml: no such file or directory");
+    assert_eq!(line(folder.path()), ": is a directory");
+    std::fs::write(&path, b"a: b\nc: \xff\n").expect("written");
+    assert_eq!(line(&path), "/usher.yaml:2:4: not UTF-8 from here on");
+    let file = std::fs::File::create(&path).expect("made");
+    file.set_len(FILE_BYTES_MAX + 1).expect("grown");
+    assert_eq!(line(&path), "/usher.yaml: larger than 16 MiB");
+}
+
+/// The whole story on one page: a file with nearly every fault there is.
+#[test]
+fn a_broken_file_gets_every_fault_at_once() {
+    let found = load_here(include_str!("testdata/broken.yaml")).expect_err("broken");
+    let expected: Vec<_> = include_str!("testdata/broken.txt").lines().collect();
+    assert!(found == expected, "found:\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn every_known_key_is_in_the_reference() {
+    let shapes = process::SHAPES.iter().chain(&usher_api::wire::SHAPES);
+    let mut described: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut section = "";
+    for line in REFERENCE.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading;
+        } else if let Some(key) = line
+            .strip_prefix("| `")
+            .and_then(|row| row.split('`').next())
+        {
+            described.entry(section).or_default().push(key);
+        }
+    }
+    for shape in shapes {
+        let listed = described.remove(shape.name).unwrap_or_default();
+        let read = |shape: &Shape| {
+            let keys = shape.keys.iter();
+            let keys = keys.filter(|key| key.status != Status::ReadOnly);
+            keys.map(|key| key.name).collect::<Vec<_>>()
+        };
+        let missing: Vec<_> = read(shape)
+            .into_iter()
+            .filter(|key| !listed.contains(key))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "{}: not described: {missing:?}",
+            shape.name
+        );
+        let stale: Vec<_> = listed
+            .into_iter()
+            .filter(|key| !read(shape).contains(key))
+            .collect();
+        assert!(
+            stale.is_empty(),
+            "{}: described and unknown: {stale:?}",
+            shape.name
+        );
+    }
+    assert!(described.is_empty(), "sections of no object: {described:?}");
+}
+
+/// Pieces that make a text look like a configuration.
+fn piece() -> impl Strategy<Value = String> {
+    let words = EXAMPLE
+        .split_inclusive(|c: char| !c.is_alphanumeric())
+        .map(str::to_owned);
+    let words: Vec<_> = words.collect();
+    prop_oneof![
+        8 => proptest::sample::select(words),
+        2 => proptest::sample::select(vec![
+            "\n  ", "\n", ": ", "- ", "{", "}", "[", "]", ", ", "&a ", "*a", "!!str ", "? ", "|\n", ">-\n",
+            "'", "\"", "#", "---\n", "...\n", "%YAML 1.2\n", "\t", "${X}", "${", "~", "<<", "\u{0}", "\r\n", "\u{feff}",
+            "1e999", "-1", "99999999999999999999", ".nan", "null",
+        ]).prop_map(str::to_owned),
+        1 => ".{0,4}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_text_panics(pieces in proptest::collection::vec(piece(), 0..60)) {
+        let _ = load_here(&pieces.concat());
+    }
+
+    #[test]
+    fn no_change_of_a_valid_text_panics(at in 0..EXAMPLE.len(), drop in 0..40_usize, piece in piece()) {
+        let boundary = |at: usize| (at..=EXAMPLE.len()).find(|&at| EXAMPLE.is_char_boundary(at));
+        let from = boundary(at).unwrap_or(EXAMPLE.len());
+        let to = boundary((from + drop).min(EXAMPLE.len())).unwrap_or(EXAMPLE.len());
+        let text = format!("{}{piece}{}", &EXAMPLE[..from], &EXAMPLE[to..]);
+        if let Err(lines) = load_here(&text) {
+            prop_assert!(!lines.is_empty());
+        }
+    }
+}
