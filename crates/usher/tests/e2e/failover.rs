@@ -88,10 +88,13 @@ fn a_connect_that_hangs_is_522_and_is_tried_elsewhere() {
 }
 
 #[test]
-fn an_address_without_a_route_is_523() {
-    let nowhere = json!({"name": "nowhere", "address": "255.255.255.255", "port": 80});
-    let answer = Usher::start(&Config::serving([nowhere])).get("/");
-    assert_eq!(answer.status(), 523);
+fn an_address_that_cannot_be_reached_is_523() {
+    // TCP has no broadcast: Linux answers a connect to one with "network is unreachable".
+    let nowhere = json!({"name": "nowhere", "address": "127.255.255.255", "port": 80});
+    assert_eq!(
+        Usher::start(&Config::serving([nowhere])).get("/").status(),
+        523
+    );
 }
 
 #[test]
@@ -243,16 +246,12 @@ fn a_connection_that_the_endpoint_closed_while_idle_costs_nobody_anything() {
 }
 
 #[test]
-fn a_second_pool_takes_over_only_when_asked() {
+fn the_retry_stays_in_its_pool() {
     let alive = Endpoint::named("alive");
     let config = Config::new()
         .pool("eu", [origin_at("dead", refusing())])
         .pool("us", [alive.origin("alive")])
         .balancer(HOST, &["eu", "us"]);
     assert_eq!(Usher::start(&config).get("/").status(), 521);
-    let across = config.set(
-        &["load_balancers", HOST, "adaptive_routing"],
-        json!({"failover_across_pools": true}),
-    );
-    assert_eq!(Usher::start(&across).get("/").text(), "alive");
+    assert!(alive.arrived().is_empty());
 }

@@ -149,10 +149,7 @@ fn pools_that_share_a_monitor_do_not_flood_an_endpoint() {
     let config = ["one", "two", "three"]
         .iter()
         .fold(Config::new(), |config, pool| {
-            config
-                .pool(pool, [a.origin("a")])
-                .monitored(pool)
-                .set(&["pools", pool, "check_regions"], json!(["WEU", "ENAM"]))
+            config.pool(pool, [a.origin("a")]).monitored(pool)
         });
     let began = Instant::now();
     let _usher = Usher::start(&config.balancer(HOST, &["one", "two", "three"]));

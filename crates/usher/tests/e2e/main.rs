@@ -1,5 +1,10 @@
 //! The binary from outside: real sockets, one file a theme.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, unreachable_pub)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
+    unreachable_pub
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
