@@ -24,7 +24,13 @@ pub(crate) fn check() -> Result<bool> {
         .collect();
     let packages = metadata.packages.len();
     match advisory_database() {
-        Some(folder) => faults.extend(rules.advisory_faults(&folder)?),
+        Some(folder) => {
+            let database = Database::open(&folder).context("read the advisory database")?;
+            let lockfile =
+                Lockfile::load(crate::root().join("Cargo.lock")).context("read Cargo.lock")?;
+            println!("supply: {} advisories read", database.iter().count());
+            faults.extend(rules.advisory_faults(&database, &lockfile));
+        }
         None => println!(
             "supply: no advisory database beside the checkout (USHER_ADVISORY_DB): advisories skipped"
         ),
@@ -74,23 +80,24 @@ impl Rules {
         let Some(licence) = &package.license else {
             return Some(format!("{name} names no licence"));
         };
+        self.licence_fault(licence)
+            .map(|fault| format!("{name}: {fault}"))
+    }
+
+    fn licence_fault(&self, licence: &str) -> Option<String> {
         // Old manifests separate alternatives with a slash.
         let expression = match Expression::parse(&licence.replace('/', " OR ")) {
             Ok(expression) => expression,
-            Err(error) => return Some(format!("{name}: licence {licence:?}: {}", error.reason)),
+            Err(error) => return Some(format!("licence {licence:?}: {}", error.reason)),
         };
         let taken = expression
             .evaluate(|wanted| self.allow.iter().any(|allowed| allowed.satisfies(wanted)));
-        (!taken).then(|| format!("{name}: licence {licence} is not one that deny.toml allows"))
+        (!taken).then(|| format!("licence {licence} is not one that deny.toml allows"))
     }
 
-    fn advisory_faults(&self, folder: &std::path::Path) -> Result<Vec<String>> {
-        let database = Database::open(folder).context("read the advisory database")?;
-        let lockfile =
-            Lockfile::load(crate::root().join("Cargo.lock")).context("read Cargo.lock")?;
-        let found = database.vulnerabilities(&lockfile);
-        println!("supply: {} advisories read", database.iter().count());
-        Ok(found
+    fn advisory_faults(&self, database: &Database, lockfile: &Lockfile) -> Vec<String> {
+        database
+            .vulnerabilities(lockfile)
             .iter()
             .filter(|found| {
                 !self
@@ -107,7 +114,7 @@ impl Rules {
                     found.advisory.title
                 )
             })
-            .collect())
+            .collect()
     }
 }
 
@@ -125,4 +132,56 @@ fn strings(table: &toml::Table, section: &str, key: &str) -> Result<Vec<String>>
             Ok(text.to_owned())
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn licences_are_taken_by_what_their_expression_allows() {
+        let rules = Rules::read().unwrap();
+        for taken in [
+            "MIT",
+            "MIT/Apache-2.0",
+            "GPL-3.0-only OR ISC",
+            "Apache-2.0 AND BSD-3-Clause",
+        ] {
+            assert_eq!(rules.licence_fault(taken), None, "{taken}");
+        }
+        for refused in [
+            "AGPL-3.0-only",
+            "GPL-3.0-only AND MIT",
+            "LGPL-2.1-only",
+            "my own words",
+        ] {
+            assert!(rules.licence_fault(refused).is_some(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_known_vulnerability_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let crates = folder.path().join("crates/sample");
+        std::fs::create_dir_all(&crates).unwrap();
+        let advisory = "```toml\n[advisory]\nid = \"RUSTSEC-2020-0001\"\npackage = \"sample\"\n\
+            date = \"2020-01-01\"\n[versions]\npatched = [\">=1.2.0\"]\n```\n\n# It breaks\n\nBadly.\n";
+        std::fs::write(crates.join("RUSTSEC-2020-0001.md"), advisory).unwrap();
+        let database = Database::open(folder.path()).unwrap();
+        let lockfile = |version: &str| -> Lockfile {
+            format!(
+                "version = 4\n[[package]]\nname = \"sample\"\nversion = \"{version}\"\nsource = \"{CRATES_IO}\"\n"
+            )
+            .parse()
+            .unwrap()
+        };
+        let rules = Rules::read().unwrap();
+        let found = rules.advisory_faults(&database, &lockfile("1.1.0"));
+        assert_eq!(found, ["sample 1.1.0: RUSTSEC-2020-0001 It breaks"]);
+        assert!(
+            rules
+                .advisory_faults(&database, &lockfile("1.2.0"))
+                .is_empty()
+        );
+    }
 }
