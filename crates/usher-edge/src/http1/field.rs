@@ -292,6 +292,13 @@ impl Fields {
         Some(field.value.of(buf))
     }
 
+    /// Marks the fields of one known name as not forwarded.
+    pub(super) fn withhold(&mut self, id: FieldName) {
+        for field in self.list.iter_mut().filter(|field| field.id == id) {
+            field.forwarded = false;
+        }
+    }
+
     /// Reads every `Connection` field and marks what they nominate as not forwarded.
     pub(super) fn connection(&mut self, buf: &[u8]) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();

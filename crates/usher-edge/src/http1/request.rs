@@ -319,11 +319,14 @@ fn connection(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestFault> {
     head.upgrade = only(head.fields.all(FieldName::Upgrade))
         .filter(|_| modern && options.upgrade)
         .map(|field| field.value);
+    if !modern {
+        // RFC 9110 10.1.1: a client of 1.0 cannot mean it, and what is sent on is 1.1.
+        head.fields.withhold(FieldName::Expect);
+        return Ok(());
+    }
     let mut expectations = head.fields.all(FieldName::Expect);
     head.expect_continue = match (expectations.next(), expectations.next()) {
         (None, _) => false,
-        // RFC 9110 10.1.1: a client of 1.0 cannot mean it.
-        _ if !modern => false,
         (Some(field), None) if field.value.of(buf).eq_ignore_ascii_case(b"100-continue") => true,
         _ => return Err(RequestFault::Expectation),
     };
@@ -908,6 +911,8 @@ mod tests {
         };
         assert!(expects("1.1", "100-Continue"));
         assert!(!expects("1.0", "100-continue"));
+        let (_, head) = accepted("POST / HTTP/1.0\r\nExpect: 200-ok\r\n\r\n");
+        assert!(head.fields.iter().all(|field| !field.forwarded));
         refused(
             &format!("POST / HTTP/1.1\r\n{HOST}Expect: 200-ok\r\n\r\n"),
             RequestFault::Expectation,

@@ -130,10 +130,10 @@ pub(super) fn tokenise(
     count: usize,
     fields: &mut Fields,
 ) -> Result<(), HeadFault> {
-    if count <= 32 {
-        tokenise_into::<32>(buf, section, fields)
-    } else {
-        tokenise_into::<{ HeadLimits::FIELDS_MAX }>(buf, section, fields)
+    match count {
+        0..=32 => tokenise_into::<32>(buf, section, fields),
+        33..=128 => tokenise_into::<128>(buf, section, fields),
+        _ => tokenise_into::<{ HeadLimits::FIELDS_MAX }>(buf, section, fields),
     }
 }
 
