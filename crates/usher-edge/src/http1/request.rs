@@ -925,6 +925,27 @@ mod tests {
     }
 
     #[test]
+    fn no_byte_is_scanned_twice() {
+        let text = format!(
+            "GET / HTTP/1.1\r\n{HOST}{}",
+            "X-Field: value\r\n".repeat(100)
+        );
+        let mut head = RequestHead::new();
+        for len in 1..=text.len() {
+            let start = &text.as_bytes()[..len];
+            assert_eq!(
+                parse_request(start, &HeadLimits::default(), &mut head),
+                Ok(Parsed::Partial)
+            );
+            assert_eq!(head.scan.seen(), len);
+            assert!(
+                head.fields.is_empty(),
+                "fields are tokenised once, at the end"
+            );
+        }
+    }
+
+    #[test]
     fn a_head_is_used_again_without_a_trace() {
         let limits = HeadLimits::default();
         let mut head = RequestHead::new();

@@ -66,6 +66,12 @@ impl Scan {
         (!self.started()).then(|| &buf[self.line..self.seen])
     }
 
+    /// How far the bytes are known.
+    #[cfg(test)]
+    pub(super) fn seen(&self) -> usize {
+        self.seen
+    }
+
     fn started(&self) -> bool {
         self.section.is_some()
     }
