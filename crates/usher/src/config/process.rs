@@ -234,6 +234,7 @@ pub(super) fn read_node(root: &Object<'_>) -> Node {
     }
     Node {
         code: text("code")
+            .filter(|code| !code.is_empty())
             .unwrap_or_else(|| name.clone())
             .to_ascii_uppercase(),
         name,

@@ -70,6 +70,16 @@ fn the_example_loads_without_a_warning() {
 }
 
 #[test]
+fn line_ends_of_other_systems_change_nothing() {
+    let text = format!("\u{feff}{}", EXAMPLE.replace('\n', "\r\n"));
+    assert!(load_here(&text).is_ok());
+    refused(
+        "node:\r\n  nam: x\r\n",
+        &["2:3: node: unknown key \"nam\"; the nearest known key is \"name\""],
+    );
+}
+
+#[test]
 fn everything_of_the_process_is_read() {
     let text = r#"{
         "listen": {"http": ["127.0.0.1:0", "[::1]:0"]},
@@ -445,7 +455,13 @@ proptest! {
 
     #[test]
     fn no_text_panics(pieces in proptest::collection::vec(piece(), 0..60)) {
-        let _ = load_here(&pieces.concat());
+        let text = pieces.concat();
+        for line in load_here(&text).err().into_iter().flatten() {
+            let number = line.split(':').nth(1).and_then(|number| number.parse::<usize>().ok());
+            // One past the end is where what is missing would stand.
+            let lines = text.split(['\n', '\r']).count() + 1;
+            prop_assert!(number.is_some_and(|number| (1..=lines).contains(&number)), "{line}");
+        }
     }
 
     #[test]
