@@ -35,7 +35,7 @@ use super::tunnel;
 use super::upstream::{self, ConnectFailure, Connection, Target};
 use super::worker::Worker;
 use crate::http1::{
-    self, BodyLength, EncodeFault, FieldName, Fields, HeadLimits, Method, Parsed, ResponseHead, ResponseKind,
+    self, BodyLength, EncodeFault, Fields, HeadLimits, Method, Parsed, ResponseHead, ResponseKind,
     end_head, parse_response, write_field, write_framing, write_request_line,
 };
 
@@ -351,9 +351,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         if self.write_request(host, connection.reused).is_err() {
             return Ok(self.refuse(INTERNAL).await);
         }
-        let mut sent = false;
+        let mut finished = false;
         loop {
-            let ended = self.pump(&mut connection, &mut sent, since).await;
+            let ended = self.pump(&mut connection, &mut finished, since).await;
             let again = connection.reused && self.bench.out.can_rewind();
             if !(again && matches!(ended, Ended::Silent)) {
                 return Ok(self.conclude(connection, ended).await);
@@ -371,7 +371,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
         write_field(out, b"host", host)?;
         for (name, value) in asked.fields.forwarded() {
-            let stale = !asked.expects && FieldName::of(name) == FieldName::Expect;
+            let stale = !asked.expects && name.eq_ignore_ascii_case(b"expect");
             if !stale && !is_replaced(name, self.conn.trusted) {
                 write_field(out, name, value)?;
             }
@@ -392,7 +392,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         Ok(())
     }
 
-    async fn pump(&mut self, connection: &mut Connection, sent: &mut bool, since: Instant) -> Ended {
+    /// Moves the bytes, from where the request is: `finished` when all of it is queued.
+    async fn pump(&mut self, connection: &mut Connection, finished: &mut bool, since: Instant) -> Ended {
         let mut pump = Pump {
             client: &mut *self.client,
             io: &mut connection.io,
@@ -404,7 +405,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             limits: &self.limits,
             timeouts: &self.view.settings.timeouts,
             deadline: &mut *self.deadline,
-            sending: if *sent { Sending::Flushing } else { Sending::Body },
+            sending: if *finished { Sending::Flushing } else { Sending::Body },
+            finished,
             answering: Answering::Head,
             expects: self.asked.expects,
             waits_for_client: false,
@@ -414,9 +416,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         };
         pump.head.reset();
         let ended = poll_fn(|cx| pump.poll(cx)).await;
-        *sent = pump.sending != Sending::Body;
-        self.report.upstream = pump.answered.map(|answered| answered - since);
         let leftover = pump.buffer;
+        if let Some(answered) = pump.answered {
+            self.report.upstream = Some(answered - since);
+            self.report.status = self.bench.head.status;
+        }
         match ended {
             Ended::Switched => {
                 self.report.error = self.tunnel(connection, leftover).await;
@@ -428,7 +432,6 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     /// Both ways until both ends have closed. The word for what broke it, if something did.
     async fn tunnel(&mut self, connection: &mut Connection, leftover: Buffer) -> Option<&'static str> {
-        self.report.status = 101;
         let idle = self.view.settings.timeouts.body_idle;
         let (client, buffer) = self.client.raw()?;
         let passed = tunnel::run(client, buffer.take(), &mut connection.io, leftover, self.deadline, idle).await;
@@ -438,9 +441,6 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     /// After the bytes: what the client still gets, and what becomes of the endpoint's connection.
     async fn conclude(&mut self, connection: Connection, ended: Ended) -> End {
-        if self.bench.head.status != 0 {
-            self.report.status = self.bench.head.status;
-        }
         match ended {
             Ended::Answered { reusable } => {
                 if reusable {
@@ -602,6 +602,8 @@ struct Pump<'a, C> {
     timeouts: &'a Timeouts,
     deadline: &'a mut Deadline,
     sending: Sending,
+    /// Whether all of the request is queued.
+    finished: &'a mut bool,
     answering: Answering,
     expects: bool,
     /// It is the client's turn: to send more of the request, or to take more of the answer.
@@ -677,6 +679,7 @@ impl<C: Client> Pump<'_, C> {
                     },
                     Poll::Ready(Ok(Next::End)) => {
                         self.moved = true;
+                        *self.finished = true;
                         self.sending = match self.out.finish(self.client.trailers()) {
                             Ok(()) => Sending::Flushing,
                             Err(_) => return Err(Ended::Failed(INTERNAL)),
@@ -772,7 +775,7 @@ impl<C: Client> Pump<'_, C> {
             }
             match self.buffer.poll_fill(self.io, cx) {
                 Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.out_is_answered() => {
+                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.has_spoken() => {
                     return Err(Ended::Silent);
                 }
                 Poll::Ready(Ok(0) | Err(_)) => return Err(Ended::Failed(Failure::new(520, "truncated-head"))),
@@ -797,8 +800,8 @@ impl<C: Client> Pump<'_, C> {
         Ok(Poll::Ready(()))
     }
 
-    /// Whether this endpoint has said something already: an interim answer.
-    fn out_is_answered(&self) -> bool {
+    /// Whether there was an interim answer already.
+    fn has_spoken(&self) -> bool {
         self.head.len != 0
     }
 

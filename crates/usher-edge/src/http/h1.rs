@@ -167,7 +167,9 @@ impl Session {
         match self.head(desk, started).await {
             Ok(()) => {}
             Err(Stop::Left) => return After::Close,
-            Err(Stop::Fault(RequestFault::Http2Preface)) if self.fresh => return After::Http2,
+            Err(Stop::Fault(RequestFault::Http2Preface)) if self.fresh && self.conn.tls.is_none() => {
+                return After::Http2;
+            }
             Err(Stop::Fault(fault)) => {
                 let Some(status) = fault.status() else {
                     self.worker.count_error(fault.as_str());
