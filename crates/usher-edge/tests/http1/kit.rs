@@ -225,6 +225,7 @@ pub(crate) struct Setup {
     pub(crate) tls: EndpointTls,
     pub(crate) host_header: Option<String>,
     pub(crate) always_use_https: bool,
+    pub(crate) workers: usize,
 }
 
 impl Setup {
@@ -236,6 +237,7 @@ impl Setup {
             tls: EndpointTls::default(),
             host_header: None,
             always_use_https: false,
+            workers: 1,
         }
     }
 
@@ -313,7 +315,7 @@ impl Setup {
             clients,
             access_log: AccessLog::off(),
             addresses: Arc::new(Addresses::default()),
-            workers: 1,
+            workers: self.workers,
         });
         let front = Front::start(&plane).expect("front");
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
