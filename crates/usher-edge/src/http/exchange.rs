@@ -453,6 +453,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             Ended::Failed(fault) => self.refuse(fault).await,
             Ended::Cut(word) => {
                 self.report.error = Some(word);
+                // What came before the break is the client's.
+                self.flush(Ok(())).await;
                 End::Cut
             }
             Ended::Gone => {
