@@ -319,7 +319,7 @@ impl Setup {
         });
         let front = Front::start(&plane).expect("front");
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let address = wait(front.listen(any, Scheme::Http)).expect("listen").address;
+        let address = front.listen(any, Scheme::Http).expect("listen").address;
         Usher { front, address, plane }
     }
 }
