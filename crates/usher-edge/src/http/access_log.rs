@@ -386,3 +386,105 @@ fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
 fn unicode(out: &mut Vec<u8>, character: char) {
     write!(out, "\\u{:04x}", u32::from(character)).expect("a Vec takes any bytes");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        text(&mut out, bytes);
+        String::from_utf8(out).expect("valid UTF-8, whatever came in")
+    }
+
+    #[test]
+    fn no_text_can_leave_its_quotes_or_its_line() {
+        let rows: [(&[u8], &str); 9] = [
+            (b"/plain?%20", r#""/plain?%20""#),
+            (b"a\"b\\c", r#""a\"b\\c""#),
+            (b"a\r\nb\tc\0", r#""a\u000d\u000ab\u0009c\u0000""#),
+            (b"\x1b[31m", r#""\u001b[31m""#),
+            (b"\x7f", r#""\u007f""#),
+            ("grün".as_bytes(), r#""grün""#),
+            ("\u{9b}31m\u{2028}".as_bytes(), r#""\u009b31m\u2028""#),
+            (b"\xff/\xc3\xbc", r#""%FF/ü""#),
+            (b"", r#""""#),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(quoted(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let rows = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_199_001, "2024-02-29T23:59:59.001Z"),
+            (1_735_689_600_000, "2025-01-01T00:00:00.000Z"),
+            (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ];
+        let mut clock = Clock::default();
+        for (millis, expected) in rows {
+            let time = UNIX_EPOCH + Duration::from_millis(millis);
+            assert_eq!(clock.format(time), expected.as_bytes());
+        }
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(clock.format(before), b"1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn durations_have_three_decimals() {
+        let mut out = Vec::new();
+        millis(&mut out, "a", Some(Duration::from_micros(12_034)));
+        millis(&mut out, "b", None);
+        assert_eq!(out, br#","a":12.034,"b":null"#);
+    }
+
+    fn batch(line: &str) -> Batch {
+        Batch { text: format!("{line}\n").into_bytes(), lines: 1, clock: Clock::default() }
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_opened_anew() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+        let mut file = LogFile::open(path.clone()).expect("open");
+        file.write(b"one\n").expect("write");
+        std::fs::rename(&path, &moved).expect("move");
+        // As if the last look were long ago.
+        file.checked -= MOVED_CHECK;
+        file.write(b"two\n").expect("write");
+        assert_eq!(std::fs::read_to_string(&moved).expect("old"), "one\n");
+        assert_eq!(std::fs::read_to_string(&path).expect("new"), "two\n");
+    }
+
+    #[test]
+    fn what_was_handed_over_is_written_in_order() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("access.log");
+        std::fs::write(&path, "before\n").expect("write");
+        let log = AccessLog::open(LogTarget::File(path.clone())).expect("open");
+        let dropped = Dropped::default();
+        batch("one").hand_over(&log, &dropped);
+        batch("two").hand_over(&log, &dropped);
+        log.flush(Duration::from_secs(10));
+        assert_eq!(std::fs::read_to_string(&path).expect("log"), "before\none\ntwo\n");
+        assert_eq!(dropped.lines(), 0);
+    }
+
+    #[test]
+    fn a_writer_that_cannot_keep_up_costs_lines_and_no_time() {
+        // Nobody takes from the queue: the slowest of all disks.
+        let (sender, orders) = sync_channel(QUEUE_MAX);
+        let log = AccessLog(Some(sender));
+        let dropped = Dropped::default();
+        for _ in 0..QUEUE_MAX + 3 {
+            batch("line").hand_over(&log, &dropped);
+        }
+        assert_eq!(dropped.lines(), 3);
+        drop(orders);
+    }
+}

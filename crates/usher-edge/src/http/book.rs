@@ -125,3 +125,18 @@ impl Counts for Book {
         self.endpoint(endpoint).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_the_sum_of_what_each_worker_counts() {
+        let count = Count::new(2);
+        count.add(0);
+        count.add(1);
+        count.add(1);
+        count.remove(1);
+        assert_eq!(count.sum(), 2);
+    }
+}

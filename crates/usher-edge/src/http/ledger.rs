@@ -441,3 +441,37 @@ impl Collector for FrontMetrics {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fall_into_the_class_that_bounds_them() {
+        let mut times = Times::default();
+        for micros in [0, 1000, 1001, 100_000_000, 100_000_001] {
+            times.add(Duration::from_micros(micros));
+        }
+        let classes: Vec<_> = times.classes.iter().enumerate().filter(|(_, count)| **count > 0).collect();
+        assert_eq!(classes, [(0, &2), (1, &1), (14, &1), (15, &1)]);
+        let mut sum = times.clone();
+        sum.merge(&times);
+        assert_eq!(sum.classes.iter().sum::<u64>(), 10);
+        assert_eq!(sum.sum, times.sum * 2);
+    }
+
+    #[test]
+    fn a_scrape_that_is_reading_does_not_stop_a_worker() {
+        let ledger = Ledger::new(1);
+        let mut tally = Tally::default();
+        tally.error("a-reason");
+        let page = lock(&ledger.pages[0]);
+        ledger.collect(0, &mut tally);
+        drop(page);
+        assert_eq!(tally.plain.errors["a-reason"], 1, "kept for the next time");
+        ledger.collect(0, &mut tally);
+        ledger.collect(0, &mut tally);
+        assert!(tally.plain.errors.is_empty());
+        assert_eq!(ledger.read_pages().plain.errors["a-reason"], 1);
+    }
+}

@@ -54,7 +54,8 @@ pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFau
 fn what(error: &pem::Error, item: &str) -> String {
     match error {
         pem::Error::NoItemsFound => format!("holds no {item}"),
-        _ => format!("is not a PEM file with a {item}: {error}"),
+        // The parser's own words are about base64 and help nobody.
+        _ => format!("is damaged, no {item} can be read from it"),
     }
 }
 

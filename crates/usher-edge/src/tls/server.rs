@@ -212,3 +212,104 @@ impl ServerConfigs {
         tokio_rustls::TlsAcceptor::from(Arc::clone(&self.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Writes a certificate for `names` and its key as `<stem>.pem` and `<stem>.key`.
+    fn write(folder: &Path, stem: &str, names: &[&str], algorithm: &'static rcgen::SignatureAlgorithm) -> KeyPair {
+        let key = rcgen::KeyPair::generate_for(algorithm).expect("key");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let cert = rcgen::CertificateParams::new(names).expect("names").self_signed(&key).expect("certificate");
+        let pair = KeyPair {
+            cert: folder.join(format!("{stem}.pem")),
+            key: folder.join(format!("{stem}.key")),
+        };
+        std::fs::write(&pair.cert, cert.pem()).expect("write");
+        std::fs::write(&pair.key, key.serialize_pem()).expect("write");
+        pair
+    }
+
+    fn loaded(folder: &Path) -> Certificates {
+        let pairs = [
+            write(folder, "a", &["a.example.com", "Upper.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256),
+            write(folder, "b", &["*.example.com", "b.example.com"], &rcgen::PKCS_ED25519),
+            write(folder, "c", &["a.example.com"], &rcgen::PKCS_ECDSA_P384_SHA384),
+        ];
+        Certificates::load(&pairs).expect("fine")
+    }
+
+    #[test]
+    fn an_exact_name_beats_a_wildcard_and_the_first_serves_the_rest() {
+        let folder = tempfile::tempdir().expect("folder");
+        let certificates = loaded(folder.path());
+        let rows: [(&str, &[usize]); 7] = [
+            ("a.example.com", &[0, 2]),
+            ("upper.example.com", &[0]),
+            ("b.example.com", &[1]),
+            ("other.example.com", &[1]),
+            ("deep.other.example.com", &[0]),
+            ("example.com", &[0]),
+            ("localhost", &[0]),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(certificates.choices(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_another_certificate_than_the_connections_is_told_apart() {
+        let folder = tempfile::tempdir().expect("folder");
+        let certificates = loaded(folder.path());
+        let rows = [
+            (None, "b.example.com", false),
+            (Some("a.example.com"), "a.example.com", false),
+            (Some("a.example.com"), "upper.example.com", false),
+            (Some("a.example.com"), "b.example.com", true),
+            (Some("b.example.com"), "other.example.com", false),
+            (Some("other.example.com"), "a.example.com", true),
+            // Both get the first certificate.
+            (Some("nobody.example.net"), "else.example.net", false),
+            (Some("nobody.example.net"), "b.example.com", true),
+        ];
+        for (sni, host, expected) in rows {
+            assert_eq!(certificates.crosses(sni, host), expected, "{sni:?} {host}");
+        }
+    }
+
+    #[test]
+    fn every_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = |name: &str| folder.path().join(name);
+        let good = write(folder.path(), "good", &["a"], &rcgen::PKCS_ED25519);
+        let other = write(folder.path(), "other", &["a"], &rcgen::PKCS_ED25519);
+        std::fs::write(path("empty"), "").expect("write");
+        std::fs::write(path("garbage"), "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n").expect("write");
+        std::fs::write(path("locked"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n")
+            .expect("write");
+        let pairs = [
+            KeyPair { cert: path("gone"), key: path("gone-too") },
+            KeyPair { cert: path("empty"), key: good.key.clone() },
+            KeyPair { cert: path("garbage"), key: path("locked") },
+            KeyPair { cert: good.cert.clone(), key: other.key },
+            KeyPair { cert: good.cert.clone(), key: good.cert.clone() },
+            good,
+        ];
+        let faults = Certificates::load(&pairs).expect_err("faults");
+        let said: Vec<_> = faults.iter().map(|fault| fault.to_string().replace(&format!("{}/", folder.path().display()), "")).collect();
+        assert_eq!(
+            said,
+            [
+                "gone: no such file",
+                "gone-too: no such file",
+                "empty: holds no certificate",
+                "garbage: is damaged, no certificate can be read from it",
+                "locked: the private key is encrypted; store it without a passphrase",
+                "other.key: is not the key of the certificate in good.pem",
+                "good.pem: holds no private key",
+            ]
+        );
+    }
+}
