@@ -1,3 +1,5 @@
+//! Requests that the codec takes mean the same to hyper.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| usher_fuzz::requests_as_hyper(input));

@@ -2,8 +2,8 @@
 //! expected of it: the word of a fault, or how the connection ended. What it tries to smuggle asks
 //! for `/smuggled` or answers 299, and must not be understood as a message.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::http1::BodyFault;
 use super::laws::{self, ASKED};
@@ -11,7 +11,7 @@ use super::walk::{End, chunked, requests, responses};
 
 #[test]
 fn requests_end_as_expected() {
-    for case in cases("request") {
+    for case in cases("request").unwrap() {
         let (messages, end) = requests(&case.bytes, &[]);
         assert_eq!(
             word(end),
@@ -31,7 +31,7 @@ fn requests_end_as_expected() {
 
 #[test]
 fn responses_end_as_expected() {
-    for case in cases("response") {
+    for case in cases("response").unwrap() {
         let (messages, end) = responses(&case.bytes, ASKED[0], &[]);
         assert_eq!(
             word(end),
@@ -49,7 +49,7 @@ fn responses_end_as_expected() {
 
 #[test]
 fn chunked_bodies_end_as_expected() {
-    for case in cases("chunked") {
+    for case in cases("chunked").unwrap() {
         let end = chunked(&case.bytes, &[]).map_or_else(BodyFault::as_str, |_| "clean");
         assert_eq!(end, case.expected, "{}", case.path.display());
         for sizes in SPLITS {
@@ -77,23 +77,22 @@ struct Case {
 }
 
 /// `fuzz/corpus/<kind>/<expected>/<name>`.
-fn cases(kind: &str) -> Vec<Case> {
+fn cases(kind: &str) -> io::Result<Vec<Case>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
         .join(kind);
     let mut cases = Vec::new();
-    for folder in fs::read_dir(&root).unwrap() {
-        let folder = folder.unwrap();
-        for file in fs::read_dir(folder.path()).unwrap() {
-            let path = file.unwrap().path();
-            let expected = folder.file_name().into_string().unwrap();
+    for folder in fs::read_dir(&root)? {
+        let folder = folder?;
+        for file in fs::read_dir(folder.path())? {
+            let path = file?.path();
             cases.push(Case {
-                bytes: fs::read(&path).unwrap(),
-                expected,
+                bytes: fs::read(&path)?,
+                expected: folder.file_name().to_string_lossy().into_owned(),
                 path,
             });
         }
     }
     assert!(!cases.is_empty(), "no cases in {}", root.display());
-    cases
+    Ok(cases)
 }
