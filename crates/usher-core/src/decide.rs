@@ -594,7 +594,7 @@ mod tests {
                     balancer: None,
                     reason: Refusal::UnknownHost,
                 } => "404".to_owned(),
-                other => panic!("{other:?}"),
+                other @ (Decision::Respond { .. } | Decision::Refuse { .. }) => panic!("{other:?}"),
             }
         };
         let many = format!("{}example.com", "a.".repeat(100));

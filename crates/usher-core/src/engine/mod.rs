@@ -252,8 +252,9 @@ impl Engine {
         let remember = |task: &Task| {
             let known = |endpoint: &EndpointIx| {
                 let id = topology.endpoint(*endpoint).id;
-                let by_monitor = memories.get(&(id, Judge::Monitor(task.key.monitor)));
-                by_monitor.or_else(|| memories.get(&(id, Judge::Kind(task.probe.kind.name()))))
+                let kind = task.probe.kind.name();
+                let by_monitor = memories.get(&(id, kind, Some(task.key.monitor)));
+                by_monitor.or_else(|| memories.get(&(id, kind, None)))
             };
             task.endpoints.iter().find_map(known).copied()
         };
@@ -298,21 +299,18 @@ impl Engine {
         self.publish_by(now);
     }
 
-    /// What is known of each endpoint by each of its monitors, to be found by the monitor or, when
-    /// that is another one now, by its type.
-    fn memories(&self) -> BTreeMap<(Id, Judge), Memory> {
+    /// What is known of each endpoint by a monitor of each type: by exactly that monitor, and by any.
+    fn memories(&self) -> BTreeMap<(Id, &'static str, Option<Id>), Memory> {
         let mut memories = BTreeMap::new();
         let Some(current) = &self.current else {
             return memories;
         };
         for watch in self.watches.iter() {
-            let memory = (watch.standing, watch.last, watch.failure);
+            let (memory, kind) = (watch.memory(), watch.task.probe.kind.name());
             for &endpoint in &watch.task.endpoints {
                 let id = current.topology.endpoint(endpoint).id;
-                memories.insert((id, Judge::Monitor(watch.task.key.monitor)), memory);
-                memories
-                    .entry((id, Judge::Kind(watch.task.probe.kind.name())))
-                    .or_insert(memory);
+                memories.insert((id, kind, Some(watch.task.key.monitor)), memory);
+                memories.entry((id, kind, None)).or_insert(memory);
             }
         }
         memories
@@ -492,13 +490,6 @@ impl Engine {
     }
 }
 
-/// By what a verdict is found again after a reload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Judge {
-    Monitor(Id),
-    Kind(&'static str),
-}
-
 /// The health of a catalog's pools and endpoints by their ids.
 #[derive(Default)]
 struct ById<'a> {
@@ -574,3 +565,6 @@ fn changes(before: &Snapshot, after: &Snapshot) -> Vec<StateChange> {
     }
     changes
 }
+
+#[cfg(test)]
+mod tests;

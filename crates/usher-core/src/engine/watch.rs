@@ -99,8 +99,7 @@ impl Watches {
             .map(|task| match before.remove(&task.key) {
                 Some(watch) => watch.continued(task, now),
                 None => {
-                    let memory = remember(&task)
-                        .map(|(standing, last, failure)| (standing.carried(), last, failure));
+                    let memory = remember(&task);
                     Watch::new(task, now, memory)
                 }
             });
@@ -288,10 +287,12 @@ impl Watches {
 }
 
 impl Watch {
+    /// A watch that begins now. What is known of its target holds until its first result.
     fn new(task: Task, now: Mono, memory: Option<Memory>) -> Watch {
         let (standing, last, failure) =
             memory.unwrap_or((Standing::Pending, None, FailureReason::None));
         let (probe, slot) = (Arc::new(task.probe.clone()), Slot::Waiting { due: now });
+        let standing = standing.carried();
         Watch {
             task,
             probe,
@@ -304,16 +305,25 @@ impl Watch {
         }
     }
 
-    /// This watch under new settings. What changes the meaning of a result begins it anew; a new
-    /// interval only moves the next probe.
+    /// What is to be remembered of it.
+    pub(super) fn memory(&self) -> Memory {
+        (self.standing, self.last, self.failure)
+    }
+
+    /// This watch under new settings. What changes the meaning of a result begins it anew, with
+    /// nothing known when the type of the monitor is another; a new interval only moves the next
+    /// probe.
     fn continued(mut self, task: Task, now: Mono) -> Watch {
-        let same_probe = Probe {
-            user_agent: self.probe.user_agent.clone(),
-            ..task.probe.clone()
-        } == *self.probe;
-        if !same_probe {
-            let memory = (self.standing.carried(), self.last, self.failure);
-            return Watch::new(task, now, Some(memory));
+        let same_type = self.probe.kind.name() == task.probe.kind.name();
+        let user_agent = self.probe.user_agent.clone();
+        if *self.probe
+            != (Probe {
+                user_agent,
+                ..task.probe.clone()
+            })
+        {
+            let memory = same_type.then(|| self.memory());
+            return Watch::new(task, now, memory);
         }
         if let (Slot::Waiting { due }, Some(started)) = (self.slot, self.started) {
             self.slot = Slot::Waiting {

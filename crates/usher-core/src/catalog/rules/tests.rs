@@ -6,6 +6,9 @@ use crate::id::{Id, Kind};
 use crate::sample::Sample;
 use crate::steering::PoolSteering::Off;
 
+/// What is said, and the change that makes it be said.
+type Case = (&'static str, Box<dyn FnOnce(&mut Draft)>);
+
 fn sample() -> Sample {
     Sample::new()
         .monitor("m1")
@@ -51,7 +54,7 @@ fn a_good_draft_has_no_fault() {
 
 #[test]
 fn each_rule_of_monitors_and_groups() {
-    let cases: Vec<(&str, Box<dyn FnOnce(&mut Draft)>)> = vec![
+    let cases: Vec<Case> = vec![
         (
             "Monitor(0).Interval: interval 3601 is outside 1..3600",
             Box::new(|d| d.monitors[0].interval = secs(3601)),
@@ -190,7 +193,7 @@ fn each_rule_of_monitors_and_groups() {
 
 #[test]
 fn each_rule_of_pools_and_endpoints() {
-    let cases: Vec<(&str, Box<dyn FnOnce(&mut Draft)>)> = vec![
+    let cases: Vec<Case> = vec![
         (
             "Pool(0).Name: pool name is empty",
             Box::new(|d| d.pools[0].name.clear()),
@@ -281,7 +284,7 @@ fn each_rule_of_load_balancers_and_zones() {
         d.balancers[0].name = name.to_owned();
         d.balancers[0].host = HostPattern::parse(name);
     };
-    let cases: Vec<(&str, Box<dyn FnOnce(&mut Draft)>)> = vec![
+    let cases: Vec<Case> = vec![
         (
             "Balancer(0).Name: load balancer \"a.*.example.com\" is not a hostname, with or without \"*.\" before it",
             Box::new(move |d| host(d, "a.*.example.com")),
