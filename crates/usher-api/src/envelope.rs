@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::access::Denied;
+use crate::wire::reader::Fault;
 
 /// A refusal with the codes that the official clients know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,16 +24,7 @@ pub(crate) enum ApiError {
     /// The body is no JSON: 400, code 6007.
     Malformed(String),
     /// Fields that are wrong: 400, code 1002 each, with its JSON pointer.
-    Invalid(Vec<Invalid>),
-}
-
-/// One field that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Invalid {
-    /// JSON pointer into the body.
-    pub(crate) pointer: String,
-    /// What is wrong, without a full stop.
-    pub(crate) message: String,
+    Invalid(Vec<Fault>),
 }
 
 impl From<Denied> for ApiError {
@@ -80,7 +72,7 @@ impl ApiError {
                 .map(|fault| {
                     json!({
                         "code": 1002,
-                        "message": format!("{}: validation failed", fault.message),
+                        "message": format!("{fault}: validation failed"),
                         "source": {"pointer": fault.pointer},
                     })
                 })

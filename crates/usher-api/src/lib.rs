@@ -4,4 +4,6 @@
 //! towards the node is made of `usher-core`'s types.
 
 pub mod access;
+mod envelope;
+pub mod server;
 pub mod wire;

@@ -8,11 +8,13 @@
 //! into line and column.
 
 pub mod balancers;
+pub mod explain;
 pub mod monitor_groups;
 pub mod monitors;
 pub mod places;
 pub mod pools;
 pub mod reader;
+pub mod state;
 pub mod zones;
 
 use usher_core::catalog::Reference;

@@ -215,6 +215,7 @@ fn header_name(draft: &Draft, subject: Subject, index: usize) -> Option<String> 
     check.headers.get(index).map(|(name, _)| name.clone())
 }
 
-fn token(text: &str) -> String {
+/// `text` as one token of a JSON pointer.
+pub(super) fn token(text: &str) -> String {
     text.replace('~', "~0").replace('/', "~1")
 }

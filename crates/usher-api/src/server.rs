@@ -1,0 +1,189 @@
+//! The listener for programs and people: REST under `/client/v4`, metrics, health of the process.
+//!
+//! It runs beside the traffic and shares nothing with it but what [`Control`] shows.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Router, extract::rejection::BytesRejection};
+use http::{HeaderMap, StatusCode, Uri};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use usher_core::catalog::EndpointIx;
+use usher_core::snapshot::{Counts, Snapshot};
+use usher_core::time::Mono;
+
+use crate::access::{Access, Product};
+use crate::envelope::{ApiError, success};
+use crate::wire::{explain::Question, state::state};
+
+/// The largest body of a request.
+const BODY_MAX: usize = 1024 * 1024;
+
+/// Connections at once; further ones wait in the listen queue.
+const CONNECTIONS_MAX: usize = 512;
+
+/// For a whole request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For a whole request body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the API may know of the node it speaks for.
+pub trait Control: Send + Sync + 'static {
+    /// What traffic is decided with right now, and the counts that go with it.
+    fn view(&self) -> View;
+    /// Who may call.
+    fn access(&self) -> Arc<Access>;
+    /// Version of the binary.
+    fn version(&self) -> &str;
+    /// Since the process started.
+    fn uptime(&self) -> Duration;
+    /// Whether `ready` was said and no stop has begun.
+    fn ready(&self) -> bool;
+    /// Now, on the clock of the node's engine.
+    fn now(&self) -> Mono;
+    /// 64 random bits.
+    fn draw(&self) -> u64;
+    /// All metrics in the text format of Prometheus.
+    fn metrics(&self) -> String;
+}
+
+/// A snapshot and the live counts of the endpoints in it.
+pub struct View {
+    /// What traffic is decided with.
+    pub snapshot: Arc<Snapshot>,
+    /// Requests under way.
+    pub counts: Box<dyn Counts + Send>,
+}
+
+impl Counts for View {
+    fn open_requests(&self, endpoint: EndpointIx) -> u32 {
+        self.counts.open_requests(endpoint)
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("revision", &self.snapshot.revision())
+            .finish_non_exhaustive()
+    }
+}
+
+type Shared = Arc<dyn Control>;
+
+/// Answers on `listener` until `stop` is done.
+pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Output = ()>) {
+    let app = router(control);
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    tokio::pin!(stop);
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            () = &mut stop => return,
+            accepted = accepted => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely; trying again at once would spin.
+                tracing::warn!(%error, "the API cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(app.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection to the API ended early");
+            }
+        });
+    }
+}
+
+fn router(control: Shared) -> Router {
+    let v4 = Router::new()
+        .route("/usher/state", get(usher_state))
+        .route("/usher/explain", post(usher_explain));
+    Router::new()
+        .nest("/client/v4", v4)
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .fallback(no_route)
+        .method_not_allowed_fallback(|| async { ApiError::Method })
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::from_fn(within_time))
+        .with_state(control)
+}
+
+/// A body that trickles ends the request.
+async fn within_time(request: Request<Body>, next: Next) -> Result<Response, Infallible> {
+    let answer = tokio::time::timeout(BODY_TIMEOUT, next.run(request)).await;
+    Ok(answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response()))
+}
+
+async fn no_route(uri: Uri) -> ApiError {
+    ApiError::NoRoute(uri.path().to_owned())
+}
+
+async fn readyz(State(control): State<Shared>) -> (StatusCode, &'static str) {
+    if control.ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}
+
+async fn metrics(State(control): State<Shared>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(http::header::CONTENT_TYPE, kind)], control.metrics())
+}
+
+async fn usher_state(
+    State(control): State<Shared>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    control.access().read(&headers, Product::LoadBalancing)?;
+    let view = control.view();
+    let state = state(&view.snapshot, &view, control.version(), control.uptime());
+    Ok(success(&state))
+}
+
+async fn usher_explain(
+    State(control): State<Shared>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    control.access().read(&headers, Product::LoadBalancing)?;
+    let body = body.map_err(|_| ApiError::BodyTooLarge(BODY_MAX))?;
+    let body: Value =
+        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed(error.to_string()))?;
+    let question = Question::read(&body).map_err(ApiError::Invalid)?;
+    let view = control.view();
+    let answer = question.answer(&view.snapshot, &view, control.now(), control.draw());
+    answer
+        .map(|answer| success(&answer))
+        .map_err(ApiError::Invalid)
+}

@@ -1,0 +1,378 @@
+//! A question to the decision core, and its answer as the object that scripts rely on.
+//!
+//! `usher explain` and `POST /client/v4/usher/explain` both end here, and here is the call that
+//! traffic makes: there is no second way to decide.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::Uri;
+use serde_json::{Value, json};
+use usher_core::assume::{Assumption, AssumptionFault};
+use usher_core::catalog::BalancerIx;
+use usher_core::decision::{Attempt, Decision, Response};
+use usher_core::request::{Request, Scheme};
+use usher_core::snapshot::{Counts, Snapshot};
+use usher_core::time::Mono;
+
+use super::places::token;
+use super::reader::Fault;
+
+/// The most assumptions of one question.
+const ASSUMPTIONS_MAX: usize = 1_000;
+
+/// One hypothetical request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The host that it asks for, as a front would see it.
+    host: String,
+    /// Path and query.
+    uri: String,
+    scheme: Scheme,
+    method: String,
+    client: IpAddr,
+    assume: Vec<Assumption>,
+    seed: Option<u64>,
+}
+
+impl Question {
+    /// Reads `{"url", "method", "headers", "from", "assume", "seed"}`; all but `url` have defaults:
+    /// `GET`, none, `127.0.0.1`, none, a random draw.
+    ///
+    /// # Errors
+    /// Every field that is wrong, with its JSON pointer.
+    pub fn read(body: &Value) -> Result<Question, Vec<Fault>> {
+        let Value::Object(fields) = body else {
+            return Err(vec![wrong("", "the body is not an object")]);
+        };
+        let mut faults = Vec::new();
+        let mut text = |name: &str| match fields.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.as_str()),
+            Some(_) => {
+                faults.push(wrong(format!("/{name}"), format!("{name} is not a string")));
+                None
+            }
+        };
+        let url = text("url").map(str::to_owned);
+        let method = text("method").unwrap_or("GET").to_ascii_uppercase();
+        let from = text("from").map(str::to_owned);
+
+        let url = match url.as_deref().map(split) {
+            None if fields.get("url").is_none_or(Value::is_null) => {
+                faults.push(wrong("/url", "url is required"));
+                None
+            }
+            None => None,
+            Some(Ok(parts)) => Some(parts),
+            Some(Err(what)) => {
+                faults.push(wrong("/url", what));
+                None
+            }
+        };
+        let client = match from.as_deref().map(str::parse) {
+            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Some(Ok(client)) => client,
+            Some(Err(_)) => {
+                let what = format!("from {:?} is not an IP address", from.unwrap_or_default());
+                faults.push(wrong("/from", what));
+                IpAddr::V4(Ipv4Addr::LOCALHOST)
+            }
+        };
+        if http::Method::from_bytes(method.as_bytes()).is_err() {
+            faults.push(wrong(
+                "/method",
+                format!("method {method:?} is not a token"),
+            ));
+        }
+        let host_header = headers(fields.get("headers"), &mut faults);
+        let assume = assumptions(fields.get("assume"), &mut faults);
+        let seed = match fields.get("seed") {
+            None | Some(Value::Null) => None,
+            Some(seed) => {
+                if seed.as_u64().is_none() {
+                    let what = format!("seed {seed} is not an integer in 0..{}", u64::MAX);
+                    faults.push(wrong("/seed", what));
+                }
+                seed.as_u64()
+            }
+        };
+        match url {
+            Some((scheme, host, uri)) if faults.is_empty() => Ok(Question {
+                host: host_header.as_deref().map_or(host, bare_host),
+                uri,
+                scheme,
+                method,
+                client,
+                assume,
+                seed,
+            }),
+            _ => Err(faults),
+        }
+    }
+
+    /// Decides it with `snapshot` under its assumptions. `draw` is the chance when the question
+    /// fixes none.
+    ///
+    /// # Errors
+    /// Assumptions about things that do not exist.
+    pub fn answer(
+        &self,
+        snapshot: &Snapshot,
+        counts: &impl Counts,
+        now: Mono,
+        draw: u64,
+    ) -> Result<Value, Vec<Fault>> {
+        let assumed = snapshot.assume(&self.assume);
+        let snapshot = assumed.map_err(|fault| vec![wrong("/assume", fault.to_string())])?;
+        let draw = self.seed.unwrap_or(draw);
+        let request = Request {
+            host: &self.host,
+            method: &self.method,
+            uri: &self.uri,
+            scheme: self.scheme,
+            client: self.client,
+            draw,
+        };
+        let (decision, trace) = snapshot.explain(&request, counts, now);
+        let mut answer = outcome(&decision, &snapshot);
+        let pools = trace.pools.iter().map(|pool| {
+            json!({
+                "name": pool.name,
+                "usable": pool.usable,
+                "state": pool.state.as_str(),
+                "reason": pool.reason,
+                "weight": number(pool.weight),
+                "probability": number(pool.probability),
+            })
+        });
+        answer["pools"] = pools.collect();
+        let endpoints = trace.endpoints.iter().map(|endpoint| {
+            json!({
+                "name": endpoint.name,
+                "usable": endpoint.usable,
+                "state": endpoint.state.as_str(),
+                "reason": endpoint.reason,
+                "weight": number(endpoint.weight),
+                "probability": number(endpoint.probability),
+            })
+        });
+        answer["endpoints"] = endpoints.collect();
+        let steps = trace.steps.iter();
+        let steps = steps.map(|step| json!({"step": step.kind.as_str(), "text": step.text}));
+        answer["steps"] = steps.collect();
+        answer["seed"] = json!(draw);
+        answer["revision"] = json!(snapshot.revision());
+        Ok(answer)
+    }
+}
+
+fn wrong(pointer: impl Into<String>, message: impl Into<String>) -> Fault {
+    Fault {
+        pointer: pointer.into(),
+        at_key: false,
+        place: String::new(),
+        message: message.into(),
+    }
+}
+
+/// The keys that say what happens.
+fn outcome(decision: &Decision, snapshot: &Snapshot) -> Value {
+    let name = |balancer: BalancerIx| snapshot.catalog().balancer(balancer).name.clone();
+    let mut answer = json!({
+        "outcome": null, "status": null,
+        "load_balancer": null, "pool": null, "fallback": false, "endpoint": null, "retry": null,
+        "session": null, "room": null,
+    });
+    match *decision {
+        Decision::Forward { balancer, attempts } => {
+            answer["outcome"] = json!("forward");
+            answer["load_balancer"] = json!(name(balancer));
+            answer["pool"] = json!(snapshot.pool(attempts.first.pool).name);
+            answer["fallback"] = json!(attempts.first.fallback);
+            answer["endpoint"] = endpoint(snapshot, balancer, attempts.first);
+            if let Some(retry) = attempts.retry {
+                answer["retry"] = endpoint(snapshot, balancer, retry);
+                answer["retry"]["pool"] = json!(snapshot.pool(retry.pool).name);
+            }
+        }
+        Decision::Respond { balancer, with } => {
+            answer["outcome"] = json!("respond");
+            answer["load_balancer"] = json!(name(balancer));
+            answer["status"] = match with {
+                Response::RedirectToHttps => json!(301),
+            };
+        }
+        Decision::Refuse { balancer, reason } => {
+            answer["outcome"] = json!("refuse");
+            answer["load_balancer"] = json!(balancer.map(name));
+            answer["status"] = json!(reason.status());
+            answer["reason"] = json!(reason.as_str());
+        }
+    }
+    answer
+}
+
+fn endpoint(snapshot: &Snapshot, balancer: BalancerIx, attempt: Attempt) -> Value {
+    let view = snapshot.endpoint(attempt.endpoint);
+    json!({
+        "name": view.name,
+        "address": view.address.to_string(),
+        "port": snapshot.transport(balancer, attempt.endpoint).port,
+    })
+}
+
+/// A whole number without a fraction: 1, not 1.0.
+pub(super) fn number(value: f64) -> Value {
+    // Weights and probabilities are in 0..=1, where the cast is exact.
+    if value.fract() == 0.0 {
+        json!(value as i64)
+    } else {
+        json!(value)
+    }
+}
+
+/// Scheme, host, and path with query of an absolute URL.
+fn split(url: &str) -> Result<(Scheme, String, String), String> {
+    let not = |what: &str| format!("url {url:?} {what}");
+    let uri: Uri = url.parse().map_err(|_| not("is not a URL"))?;
+    let scheme = match uri.scheme_str() {
+        Some("http") => Scheme::Http,
+        Some("https") => Scheme::Https,
+        _ => return Err(not("does not start with http:// or https://")),
+    };
+    let authority = uri.authority().ok_or_else(|| not("names no host"))?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    Ok((scheme, bare_host(authority.as_str()), path.to_owned()))
+}
+
+/// The host of an authority as a front compares it: lower case, no port, no final dot.
+fn bare_host(authority: &str) -> String {
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let host = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// Checks `headers` and picks out the one that decides today: `Host`.
+fn headers(headers: Option<&Value>, faults: &mut Vec<Fault>) -> Option<String> {
+    let headers = match headers {
+        None | Some(Value::Null) => return None,
+        Some(Value::Object(headers)) => headers,
+        Some(_) => {
+            faults.push(wrong("/headers", "headers is not an object of strings"));
+            return None;
+        }
+    };
+    let mut host = None;
+    for (name, value) in headers {
+        match value.as_str() {
+            Some(value) if name.eq_ignore_ascii_case("host") => host = Some(value.to_owned()),
+            Some(_) => {}
+            None => {
+                let pointer = format!("/headers/{}", token(name));
+                faults.push(wrong(pointer, format!("header {name:?} is not a string")));
+            }
+        }
+    }
+    host
+}
+
+fn assumptions(assume: Option<&Value>, faults: &mut Vec<Fault>) -> Vec<Assumption> {
+    let items = match assume {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Array(items)) if items.len() <= ASSUMPTIONS_MAX => items,
+        Some(Value::Array(items)) => {
+            let what = format!(
+                "number of assumptions {} is outside 0..{ASSUMPTIONS_MAX}",
+                items.len()
+            );
+            faults.push(wrong("/assume", what));
+            return Vec::new();
+        }
+        Some(_) => {
+            faults.push(wrong("/assume", "assume is not a list of strings"));
+            return Vec::new();
+        }
+    };
+    let mut assumptions = Vec::new();
+    for (place, item) in items.iter().enumerate() {
+        match item.as_str().map(str::parse) {
+            Some(Ok(assumption)) => assumptions.push(assumption),
+            Some(Err(fault)) => {
+                let fault: AssumptionFault = fault;
+                faults.push(wrong(format!("/assume/{place}"), fault.to_string()));
+            }
+            None => faults.push(wrong(format!("/assume/{place}"), "is not a string")),
+        }
+    }
+    assumptions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_with_everything() {
+        let body = json!({
+            "url": "https://Shop.Example.com.:8443/sale?x=1", "method": "post",
+            "headers": {"Accept": "text/html"}, "from": "2001:db8::1",
+            "assume": ["pool eu=critical"], "seed": 7,
+        });
+        let question = Question::read(&body).expect("valid");
+        assert_eq!(question.host, "shop.example.com");
+        assert_eq!(question.uri, "/sale?x=1");
+        assert_eq!(question.scheme, Scheme::Https);
+        assert_eq!(question.method, "POST");
+        assert_eq!(question.assume.len(), 1);
+        assert_eq!(question.seed, Some(7));
+    }
+
+    #[test]
+    fn a_host_header_stands_above_the_url() {
+        let body = json!({"url": "http://192.0.2.1/", "headers": {"host": "Shop.example.com:80"}});
+        assert_eq!(
+            Question::read(&body).expect("valid").host,
+            "shop.example.com"
+        );
+    }
+
+    #[test]
+    fn every_fault_is_named_with_its_place() {
+        let body = json!({
+            "url": "ftp://example.com/", "method": "a b", "headers": {"a/b": 1}, "from": "me",
+            "assume": ["pool eu=purple", 3], "seed": -1,
+        });
+        let faults = Question::read(&body).expect_err("all wrong");
+        let pointers: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(
+            pointers,
+            [
+                "/url",
+                "/from",
+                "/method",
+                "/headers/a~1b",
+                "/assume/0",
+                "/assume/1",
+                "/seed"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_question() {
+        for body in [
+            json!(null),
+            json!([]),
+            json!({}),
+            json!({"url": null}),
+            json!({"url": 4}),
+        ] {
+            assert!(Question::read(&body).is_err(), "{body}");
+        }
+    }
+}
