@@ -1,3 +1,23 @@
-//! A running node: owns the engine and the fronts and drives them; reload, drain.
+//! A running node: owns the engine and the front and joins them; reload, drain.
+//!
+//! [`Node`] is the whole of it: start it, wait until it is ready, apply a changed configuration any
+//! number of times, stop it. [`settings::Process`] is what it starts from beside a catalog. It never
+//! reads a configuration file and never prints.
 
+mod control;
+mod drive;
+mod listeners;
+mod node;
 pub mod settings;
+mod trust;
+
+pub use node::{Listening, Node, Part, StartError};
+
+/// 64 bits of the system's entropy.
+///
+/// # Panics
+/// When the system has none, which on Linux happens only before it has booted.
+#[must_use]
+pub fn draw() -> u64 {
+    getrandom::u64().expect("a running system has entropy")
+}

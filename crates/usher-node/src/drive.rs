@@ -1,0 +1,120 @@
+//! Drives the engine: carries what happened into it and what it wants done out of it.
+//!
+//! One task owns the engine, so it needs no lock, and nothing here decides anything. The order of
+//! calls is the engine's: handle, drain the outputs, wait until the timeout or the next input.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use usher_core::catalog::Catalog;
+use usher_core::engine::{Engine, Input, Output, StateChange};
+use usher_core::health::{EndpointState, PoolState};
+use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
+use usher_edge::http::Plane;
+use usher_edge::resolve::Resolution;
+
+/// Catalogs, probe results and resolutions that wait for the engine; senders wait beyond that.
+pub(crate) const INPUTS_MAX: usize = 256;
+
+/// The engine's surroundings.
+pub(crate) struct Drive {
+    pub(crate) engine: Engine,
+    pub(crate) plane: Arc<Plane>,
+    pub(crate) catalogs: mpsc::Receiver<Arc<Catalog>>,
+    pub(crate) orders: mpsc::Sender<ProbeOrder>,
+    pub(crate) results: mpsc::Receiver<(ProbeId, ProbeResult)>,
+    pub(crate) hosts: watch::Sender<BTreeSet<String>>,
+    pub(crate) resolutions: mpsc::Receiver<Resolution>,
+    pub(crate) ready: watch::Sender<bool>,
+}
+
+impl Drive {
+    /// Carries out `first`, then runs until the sender of catalogs is gone.
+    pub(crate) async fn run(mut self, first: Vec<Output>) {
+        first.into_iter().for_each(|output| self.carry_out(output));
+        loop {
+            while let Some(output) = self.engine.poll_output() {
+                self.carry_out(output);
+            }
+            let due = self.engine.poll_timeout();
+            let now = self.plane.now();
+            let wait = due.map_or(Duration::MAX, |due| due.since(now));
+            let input = tokio::select! {
+                catalog = self.catalogs.recv() => match catalog {
+                    Some(catalog) => Input::Catalog(catalog),
+                    None => return,
+                },
+                Some((probe, result)) = self.results.recv() => Input::Probed { probe, result },
+                Some(Resolution { host, resolvable }) = self.resolutions.recv() => {
+                    Input::Resolved { host, resolvable }
+                }
+                () = sleep(wait), if due.is_some() => {
+                    self.engine.handle_timeout(self.plane.now());
+                    continue;
+                }
+            };
+            self.engine.handle(input, self.plane.now());
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Probe(order) => {
+                // The channel holds as many as the engine ever has under way. Should it be full all
+                // the same, the engine gives the attempt up after its timeout.
+                if let Err(error) = self.orders.try_send(order) {
+                    tracing::error!(%error, "probe lost");
+                }
+            }
+            // An attempt runs for a few seconds at most; its result will be ignored.
+            Output::Cancel(_) => {}
+            Output::Publish(snapshot) => self.plane.publish(snapshot),
+            Output::Resolve(hosts) => {
+                self.hosts.send_replace(hosts.into_iter().collect());
+            }
+            Output::Event(change) => log(&change),
+            Output::Ready => {
+                self.ready.send_replace(true);
+            }
+        }
+    }
+}
+
+async fn sleep(wait: Duration) {
+    tokio::time::sleep_until(Instant::now() + wait).await;
+}
+
+/// Says what changed; a change that takes traffic away is a warning.
+fn log(change: &StateChange) {
+    match change {
+        StateChange::Endpoint {
+            pool,
+            endpoint,
+            address,
+            was,
+            now,
+            reason,
+        } => {
+            if *now == EndpointState::Critical {
+                tracing::warn!("endpoint {pool}/{endpoint} at {address}: {was} -> {now}: {reason}");
+            } else {
+                tracing::info!("endpoint {pool}/{endpoint} at {address}: {was} -> {now}: {reason}");
+            }
+        }
+        StateChange::Pool {
+            pool,
+            was,
+            now,
+            reason,
+        } => {
+            if *now == PoolState::Critical {
+                tracing::warn!("pool {pool}: {was} -> {now}: {reason}");
+            } else {
+                tracing::info!("pool {pool}: {was} -> {now}: {reason}");
+            }
+        }
+    }
+}

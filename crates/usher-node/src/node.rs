@@ -1,0 +1,369 @@
+//! The life of a node: start, ready, apply, stop.
+//!
+//! A changed configuration is applied in two halves. The first does everything that can fail (read
+//! certificates, open listeners and the log) and changes nothing; the second cannot fail. So a
+//! configuration is in force as a whole or not at all.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use usher_api::access::Access;
+use usher_api::server;
+use usher_core::catalog::Catalog;
+use usher_core::engine::{Engine, Input, Output};
+use usher_core::time::Mono;
+use usher_edge::http::{self, AccessLog, Front, ListenError, LogTarget, Parts, Plane};
+use usher_edge::probe::{self, Prober};
+use usher_edge::resolve::{self, Addresses, Lookup};
+use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair};
+
+use crate::control::Shared;
+use crate::drive::{Drive, INPUTS_MAX};
+use crate::listeners::{Listeners, Prepared};
+pub use crate::listeners::{Listening, Part};
+use crate::settings::{self, Process};
+use crate::trust;
+
+/// Why a configuration cannot be put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Certificates or authorities that cannot be used.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Files(Vec<FileFault>),
+    /// A listener of the front cannot be opened.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The listener of the API cannot be opened.
+    #[error("api.listen {address} cannot be opened; choose a free address, or port 0")]
+    Api {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The access log cannot be opened.
+    #[error("access_log.path {path} cannot be opened for appending")]
+    AccessLog {
+        /// The path.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The workers cannot be started.
+    #[error(transparent)]
+    Workers(#[from] http::StartError),
+}
+
+impl StartError {
+    /// Whether the operator has to change the configuration, rather than the environment.
+    #[must_use]
+    pub const fn is_fault_of_configuration(&self) -> bool {
+        matches!(self, StartError::Files(_))
+    }
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    plane: Arc<Plane>,
+    front: Arc<Front>,
+    process: Process,
+    listeners: Listeners,
+    listening: Vec<Listening>,
+    catalogs: mpsc::Sender<Arc<Catalog>>,
+    ready: watch::Receiver<bool>,
+    shared: Arc<Shared>,
+    api: Option<ApiServer>,
+}
+
+impl Node {
+    /// Starts the front, the engine, the probes and the API. `version` is shown to those who ask.
+    ///
+    /// Needs a tokio runtime; workers run on threads of their own.
+    ///
+    /// # Errors
+    /// What cannot be opened or read. Nothing stays open then.
+    pub async fn start(
+        process: Process,
+        catalog: Arc<Catalog>,
+        version: &'static str,
+    ) -> Result<Node, StartError> {
+        let files = Files::load(&process, &catalog)?;
+        let access_log = open_log(&process)?;
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+
+        let mut engine = Engine::new(crate::draw()).with_ready_timeout(process.ready_timeout);
+        engine.handle(Input::Catalog(catalog), Mono::ZERO);
+        let mut outputs: Vec<Output> = std::iter::from_fn(|| engine.poll_output()).collect();
+        let published = outputs
+            .iter()
+            .position(|output| matches!(output, Output::Publish(_)));
+        let Some(Output::Publish(snapshot)) = published.map(|at| outputs.remove(at)) else {
+            unreachable!("the first catalog is published at once");
+        };
+
+        let addresses = Arc::new(Addresses::default());
+        let plane = Plane::new(Parts {
+            snapshot,
+            settings: process.front.clone(),
+            certificates: files.certificates,
+            clients: files.clients,
+            access_log,
+            addresses: Arc::clone(&addresses),
+            workers,
+        });
+        let front = Arc::new(Front::start(&plane)?);
+        let mut listeners = Listeners::default();
+        let prepared = listeners.prepare(&front, &process.listen)?;
+        listeners.commit(&front, prepared, Duration::ZERO);
+
+        let (orders, ordered) = mpsc::channel(probe::PROBES_MAX);
+        let (tell_result, results) = mpsc::channel(probe::PROBES_MAX);
+        let (hosts, wanted_hosts) = watch::channel(BTreeSet::new());
+        let (tell_resolution, resolutions) = mpsc::channel(INPUTS_MAX);
+        let (catalogs, new_catalogs) = mpsc::channel(1);
+        let (tell_ready, ready) = watch::channel(false);
+        let clients = Arc::clone(&plane);
+        let prober = Prober::new(Lookup::system(), Arc::clone(&addresses), move || {
+            clients.clients()
+        });
+        tokio::spawn(probe::run(Arc::new(prober), ordered, tell_result));
+        tokio::spawn(resolve::run(
+            Lookup::system(),
+            wanted_hosts,
+            addresses,
+            tell_resolution,
+        ));
+        let drive = Drive {
+            engine,
+            plane: Arc::clone(&plane),
+            catalogs: new_catalogs,
+            orders,
+            results,
+            hosts,
+            resolutions,
+            ready: tell_ready,
+        };
+        tokio::spawn(drive.run(outputs));
+
+        let shared = Shared::new(Arc::clone(&plane), version, access(&process), ready.clone());
+        let api = match &process.api {
+            Some(api) => Some(ApiServer::start(api, &shared).await?),
+            None => None,
+        };
+        let mut node = Node {
+            plane,
+            front,
+            process,
+            listeners,
+            listening: Vec::new(),
+            catalogs,
+            ready,
+            shared,
+            api,
+        };
+        node.listening = node.open_listeners();
+        Ok(node)
+    }
+
+    /// Every listener, with its real address.
+    #[must_use]
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
+    }
+
+    /// Waits until every monitored endpoint has its first verdict, or has been waited for long
+    /// enough.
+    pub async fn ready(&mut self) {
+        // The sender lives as long as the engine, which lives as long as this node.
+        let _ended = self.ready.wait_for(|ready| *ready).await;
+    }
+
+    /// Puts another configuration in force, object by object; no connection of an untouched load
+    /// balancer is cut.
+    ///
+    /// # Errors
+    /// What cannot be opened or read. The configuration before stays in force then.
+    pub async fn apply(
+        &mut self,
+        process: Process,
+        catalog: Arc<Catalog>,
+    ) -> Result<(), StartError> {
+        let prepared = self.prepare(&process, &catalog).await;
+        let prepared = prepared.inspect_err(|_| self.reload_rejected())?;
+
+        self.plane.configure(process.front.clone());
+        self.plane.certify(prepared.files.certificates);
+        self.plane.trust(prepared.files.clients);
+        if let Some(access_log) = prepared.access_log {
+            self.plane.log_to(access_log);
+        }
+        self.shared.admit(access(&process));
+        self.listeners
+            .commit(&self.front, prepared.listeners, process.shutdown.grace);
+        if let Some(api) = prepared.api {
+            self.api = api;
+        }
+        // The engine ends only with this node.
+        let _ended = self.catalogs.send(catalog).await;
+        self.process = process;
+        self.listening = self.open_listeners();
+        self.shared
+            .reloads()
+            .applied
+            .fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts a configuration that did not even get here.
+    pub fn reload_rejected(&self) {
+        self.shared
+            .reloads()
+            .rejected
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything that may fail.
+    async fn prepare(
+        &self,
+        process: &Process,
+        catalog: &Arc<Catalog>,
+    ) -> Result<Changes, StartError> {
+        let files = Files::load(process, catalog)?;
+        let access_log = if process.access_log == self.process.access_log {
+            None
+        } else {
+            Some(open_log(process)?)
+        };
+        let old = self.process.api.as_ref().map(|api| api.listen);
+        let api = match &process.api {
+            Some(api) if old == Some(api.listen) => None,
+            Some(api) => Some(Some(ApiServer::start(api, &self.shared).await?)),
+            None => Some(None),
+        };
+        let listeners = self.listeners.prepare(&self.front, &process.listen)?;
+        Ok(Changes {
+            files,
+            access_log,
+            listeners,
+            api,
+        })
+    }
+
+    /// Stops accepting, lets requests and sockets finish up to `shutdown.grace`, and ends.
+    pub async fn stop(self) {
+        self.shared.stopping();
+        self.front.drain(self.process.shutdown.grace).await;
+        // Everybody else who holds the front is closing a listener, which the drain has done.
+        if let Some(front) = Arc::into_inner(self.front) {
+            front.stop();
+        }
+    }
+
+    fn open_listeners(&self) -> Vec<Listening> {
+        let api = self.api.iter().map(|api| Listening {
+            part: Part::Api,
+            address: api.address,
+        });
+        self.listeners.listening().chain(api).collect()
+    }
+}
+
+/// What a configuration changes, opened and not yet in force.
+struct Changes {
+    files: Files,
+    /// `None`: as before.
+    access_log: Option<AccessLog>,
+    listeners: Prepared,
+    /// `None`: as before.
+    api: Option<Option<ApiServer>>,
+}
+
+/// Files that TLS is made of, read.
+struct Files {
+    certificates: Certificates,
+    clients: ClientConfigs,
+}
+
+impl Files {
+    fn load(process: &Process, catalog: &Arc<Catalog>) -> Result<Files, StartError> {
+        let pairs = process.certificates.iter();
+        let pairs: Vec<KeyPair> = pairs
+            .map(|files| KeyPair {
+                cert: files.cert.clone(),
+                key: files.key.clone(),
+            })
+            .collect();
+        let certificates = Certificates::load(&pairs);
+        let clients = ClientConfigs::load(trust::profiles(catalog));
+        match (certificates, clients) {
+            (Ok(certificates), Ok(clients)) => Ok(Files {
+                certificates,
+                clients,
+            }),
+            (certificates, clients) => {
+                let faults = [certificates.err(), clients.err()];
+                Err(StartError::Files(
+                    faults.into_iter().flatten().flatten().collect(),
+                ))
+            }
+        }
+    }
+}
+
+fn open_log(process: &Process) -> Result<AccessLog, StartError> {
+    let target = match process.access_log.as_ref().map(|log| &log.target) {
+        None => LogTarget::Off,
+        Some(settings::LogTarget::Stdout) => LogTarget::Stdout,
+        Some(settings::LogTarget::File(path)) => LogTarget::File(path.clone()),
+    };
+    let path = match &target {
+        LogTarget::File(path) => path.display().to_string(),
+        LogTarget::Off | LogTarget::Stdout => "-".to_owned(),
+    };
+    AccessLog::open(target).map_err(|source| StartError::AccessLog { path, source })
+}
+
+fn access(process: &Process) -> Access {
+    Access::new(process.api.as_ref().map_or(&[], |api| &api.tokens))
+}
+
+/// The API's listener and the task that answers there. Dropping it closes the listener.
+#[derive(Debug)]
+struct ApiServer {
+    address: SocketAddr,
+    _stop: oneshot::Sender<()>,
+    _task: JoinHandle<()>,
+}
+
+impl ApiServer {
+    async fn start(api: &settings::Api, shared: &Arc<Shared>) -> Result<ApiServer, StartError> {
+        let failed = |source| StartError::Api {
+            address: api.listen,
+            source,
+        };
+        let listener = TcpListener::bind(api.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shared: Arc<Shared> = Arc::clone(shared);
+        let task = tokio::spawn(server::serve(listener, shared, async move {
+            // Ends when the sender is dropped.
+            let _dropped = stopped.await;
+        }));
+        Ok(ApiServer {
+            address,
+            _stop: stop,
+            _task: task,
+        })
+    }
+}
