@@ -1,0 +1,139 @@
+//! `usher demo`: two endpoints and a load balancer in one process, to see it work in a minute.
+//!
+//! The load balancer is a real one, read from a real configuration text that is printed on demand;
+//! only the endpoints are made up. They listen on free ports of loopback.
+
+mod endpoint;
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use usher_node::Listening;
+use usher_node::Part;
+
+use crate::terminal::{Tone, colourful, paint, say};
+use crate::{Ending, config, run};
+use endpoint::Endpoint;
+
+/// Example: `usher demo`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  usher demo
+  usher demo --listen 127.0.0.1:0 --api 127.0.0.1:0    # any free ports
+  usher demo --print-config                            # the file it would run")]
+pub(crate) struct Arguments {
+    /// Where the load balancer listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Where the API listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8788")]
+    api: SocketAddr,
+    /// Print the configuration and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+/// The token of the demonstration's API; it is on loopback, and printed.
+const TOKEN: &str = "demo";
+
+/// Starts everything and stays until Ctrl-C.
+pub(crate) fn demo(arguments: &Arguments) -> Ending {
+    run::start_log();
+    let endpoints = [
+        Endpoint::start("blue", "#2563eb").context("start endpoint blue"),
+        Endpoint::start("green", "#15803d").context("start endpoint green"),
+    ];
+    let [blue, green] = match endpoints {
+        [Ok(blue), Ok(green)] => [blue.address(), green.address()],
+        [Err(error), _] | [_, Err(error)] => return Ending::Environment(error),
+    };
+    let text = configuration(arguments, blue, green);
+    if arguments.print_config {
+        say(text.trim_end());
+        return Ending::Done;
+    }
+    let source = config::Source {
+        name: "demo",
+        folder: std::path::Path::new("."),
+        variable: &|_| None,
+    };
+    match config::load_text(&text, &source) {
+        Ok(loaded) => run::serve(loaded, None, None, |listening| {
+            announce(listening, blue, green);
+        }),
+        Err(findings) => {
+            let lines: Vec<String> = findings.lines().collect();
+            Ending::Change(anyhow::anyhow!("{}", lines.join("\n")))
+        }
+    }
+}
+
+fn configuration(arguments: &Arguments, blue: SocketAddr, green: SocketAddr) -> String {
+    let (listen, api) = (arguments.listen, arguments.api);
+    let (blue, green) = (blue.port(), green.port());
+    format!(
+        r#"listen: {{http: ["{listen}"]}}
+api:
+  listen: "{api}"
+  tokens: [{{name: demo, token: {TOKEN}, permissions: [admin]}}]
+access_log: off
+limits: {{monitor_interval_min: 1s}}
+zones: {{localhost: {{}}}}
+monitors:
+  web: {{type: http, path: /healthz, expected_codes: "200", interval: 2, timeout: 1, retries: 0}}
+pools:
+  colours:
+    monitor: web
+    origins:
+      - {{name: blue, address: 127.0.0.1, port: {blue}, weight: 1}}
+      - {{name: green, address: 127.0.0.1, port: {green}, weight: 0.5}}
+load_balancers:
+  localhost: {{proxied: true, default_pools: [colours], fallback_pool: colours}}
+  "*.localhost": {{proxied: true, default_pools: [colours], fallback_pool: colours}}
+"#
+    )
+}
+
+fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
+    let find = |part| listening.iter().find(|listening| listening.part == part);
+    let (Some(http), Some(api)) = (find(Part::Http), find(Part::Api)) else {
+        return;
+    };
+    let port = http.address.port();
+    let bold = |text: &str| paint(text, Tone::Bold, colourful());
+    let dim = |text: &str| paint(text, Tone::Dim, colourful());
+    let api = api.address;
+    let lines = [
+        String::new(),
+        format!("  {}   http://localhost:{port}/", bold("load balancer")),
+        format!(
+            "  endpoint blue   http://{blue}/   {}",
+            dim("two of three requests")
+        ),
+        format!(
+            "  endpoint green  http://{green}/   {}",
+            dim("one of three")
+        ),
+        String::new(),
+        format!("  {}", bold("try")),
+        format!(
+            "  curl http://localhost:{port}/{}",
+            dim("                      # whose turn is it?")
+        ),
+        format!(
+            "  curl -X POST http://{blue}/fail{}",
+            dim("            # within 2 s all goes to green")
+        ),
+        format!("  usher status --token {TOKEN} --api http://{api}"),
+        format!("  usher explain --token {TOKEN} --api http://{api} http://localhost:{port}/"),
+        format!("  curl -X POST http://{blue}/recover"),
+        format!("  curl http://{api}/metrics"),
+        String::new(),
+        format!(
+            "  {}",
+            dim("Ctrl-C ends it. `usher demo --print-config` shows the file behind it.")
+        ),
+        String::new(),
+    ];
+    lines.iter().for_each(say);
+}

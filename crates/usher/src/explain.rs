@@ -1,0 +1,207 @@
+//! `usher explain`: where one request would go, and why.
+
+use serde_json::{Map, Value, json};
+use usher_api::wire::explain::Question;
+use usher_core::snapshot::{NoCounts, Snapshot};
+use usher_core::time::Mono;
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+
+use crate::status::{array, place, text};
+use crate::terminal::{Table, Tone, colourful, paint, say};
+use crate::{Ending, config, remote};
+
+/// Example: `usher explain --config usher.yaml https://shop.example.com/`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  usher explain --config usher.yaml https://shop.example.com/ --assume 'pool eu=critical'
+  USHER_TOKEN=... usher explain --api http://127.0.0.1:8788 https://shop.example.com/cart")]
+pub(crate) struct Arguments {
+    /// The request's URL
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Decide with this file, without a running node
+    #[arg(long, value_name = "FILE", required_unless_present = "api")]
+    config: Option<PathBuf>,
+    /// Ask the node whose API is here, with its live health
+    #[arg(long, value_name = "URL")]
+    api: Option<String>,
+    /// Token for the API
+    #[arg(long, env = "USHER_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Address of the visitor [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    from: Option<String>,
+    /// Request method
+    #[arg(long, default_value = "GET")]
+    method: String,
+    /// A request header; any number of times
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Take something for granted: 'pool eu=critical', 'endpoint eu/a=down', 'weight eu/a=0.2'
+    #[arg(long, value_name = "WHAT")]
+    assume: Vec<String>,
+    /// Fix the random draw, to get the same answer again
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print the decision as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    /// The question as the API takes it.
+    fn body(&self) -> Result<Value, Ending> {
+        let mut headers = Map::new();
+        for header in &self.headers {
+            let (name, value) = header.split_once(':').ok_or_else(|| {
+                Ending::Usage(anyhow!("-H {header:?} is not of the form 'Name: value'"))
+            })?;
+            headers.insert(name.trim().to_owned(), json!(value.trim()));
+        }
+        Ok(json!({
+            "url": self.url,
+            "method": self.method,
+            "headers": headers,
+            "from": self.from,
+            "assume": self.assume,
+            "seed": self.seed,
+        }))
+    }
+
+    fn answer(&self) -> Result<Value, Ending> {
+        let body = self.body()?;
+        if let Some(api) = &self.api {
+            return remote::post(api, self.token.as_deref(), "/usher/explain", &body);
+        }
+        let path = self
+            .config
+            .as_deref()
+            .unwrap_or_else(|| unreachable!("clap requires one"));
+        let loaded = config::load(path).map_err(config::Faults::ending)?;
+        let change = |faults: Vec<usher_api::wire::reader::Fault>| {
+            let faults: Vec<String> = faults.iter().map(|fault| fault.message.clone()).collect();
+            Ending::Change(anyhow!("{}", faults.join("; ")))
+        };
+        let question = Question::read(&body).map_err(change)?;
+        let snapshot = Snapshot::presumed(loaded.catalog);
+        let draw = usher_node::draw();
+        let mut answer = question
+            .answer(&snapshot, &NoCounts, Mono::ZERO, draw)
+            .map_err(change)?;
+        if let Some(steps) = answer["steps"].as_array_mut() {
+            let text = "no running node was asked: monitored endpoints count as healthy";
+            steps.insert(0, json!({"step": "presumed", "text": text}));
+        }
+        Ok(answer)
+    }
+}
+
+/// Asks and prints.
+pub(crate) fn explain(arguments: &Arguments) -> Ending {
+    let answer = match arguments.answer() {
+        Ok(answer) => answer,
+        Err(ending) => return ending,
+    };
+    if arguments.json {
+        say(format_args!("{answer:#}"));
+    } else {
+        for line in lines(&answer, colourful()) {
+            say(line);
+        }
+    }
+    Ending::Done
+}
+
+fn lines(answer: &Value, colourful: bool) -> Vec<String> {
+    let mut lines = vec![headline(answer, colourful), String::new()];
+    let mut steps = Table::default();
+    for step in array(&answer["steps"]) {
+        steps.row([
+            (text(&step["step"]), Tone::Dim),
+            (text(&step["text"]), Tone::Plain),
+        ]);
+    }
+    lines.extend(steps.lines(2, colourful));
+    let chosen = [text(&answer["pool"]), text(&answer["endpoint"]["name"])];
+    for (kind, key, chosen) in [
+        ("pool", "pools", &chosen[0]),
+        ("endpoint", "endpoints", &chosen[1]),
+    ] {
+        if array(&answer[key]).is_empty() {
+            continue;
+        }
+        let mut table = Table::new(&["", kind, "usable", "state", "weight", "chance", "reason"]);
+        for candidate in array(&answer[key]) {
+            let (name, state) = (text(&candidate["name"]), text(&candidate["state"]));
+            let mark = if name == *chosen { "→" } else { "" };
+            let usable = if candidate["usable"] == true {
+                "yes"
+            } else {
+                "no"
+            };
+            let chance = candidate["probability"].as_f64().unwrap_or(0.0) * 100.0;
+            let tone = Tone::of_state(&state);
+            table.row([
+                (mark.to_owned(), Tone::Bold),
+                (name, Tone::Plain),
+                (usable.to_owned(), Tone::Plain),
+                (state, tone),
+                (text(&candidate["weight"]), Tone::Plain),
+                (format!("{chance:.2} %"), Tone::Plain),
+                (text(&candidate["reason"]), Tone::Dim),
+            ]);
+        }
+        lines.push(String::new());
+        lines.extend(table.lines(2, colourful));
+    }
+    lines
+}
+
+fn headline(answer: &Value, colourful: bool) -> String {
+    let outcome = paint(&text(&answer["outcome"]), Tone::Bold, colourful);
+    let pool = text(&answer["pool"]);
+    let endpoint = &answer["endpoint"];
+    if endpoint.is_null() {
+        return format!("{outcome} with status {}", text(&answer["status"]));
+    }
+    let fallback = if answer["fallback"] == true {
+        ", the fallback pool"
+    } else {
+        ""
+    };
+    format!(
+        "{outcome} to {pool}/{} at {}{fallback}",
+        text(&endpoint["name"]),
+        place(endpoint)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_as_text() {
+        let answer = json!({
+            "outcome": "forward", "status": null, "pool": "eu", "fallback": false,
+            "endpoint": {"name": "a", "address": "127.0.0.1", "port": 9001},
+            "pools": [{"name": "eu", "usable": true, "state": "healthy", "reason": "all is well",
+                       "weight": 0.7, "probability": 1}],
+            "endpoints": [],
+            "steps": [{"step": "host", "text": "shop.example.com is a load balancer"}],
+        });
+        assert_eq!(
+            lines(&answer, false).join("\n"),
+            "\
+forward to eu/a at 127.0.0.1:9001
+
+  host  shop.example.com is a load balancer
+
+     pool  usable  state    weight  chance    reason
+  →  eu    yes     healthy  0.7     100.00 %  all is well"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! `usher run`: everything that the file names, in the foreground, until a signal ends it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use usher_node::{Listening, Node, StartError};
+
+use crate::terminal::say;
+use crate::watch::Watch;
+use crate::{Ending, config};
+
+/// How often the file is looked at; a change takes effect within twice this.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Example: `usher run --config usher.yaml`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  usher run --config /etc/usher/usher.yaml
+
+SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish.")]
+pub(crate) struct Arguments {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Write 'ready' to this open file descriptor, too
+    #[arg(long, value_name = "N")]
+    ready_fd: Option<i32>,
+}
+
+/// Runs until a signal ends it.
+pub(crate) fn run(arguments: &Arguments) -> Ending {
+    start_log();
+    let mut file = File::new(&arguments.config);
+    match file.load() {
+        Ok(loaded) => serve(loaded, Some(file), arguments.ready_fd, |_| ()),
+        Err(faults) => faults.ending(),
+    }
+}
+
+/// Sends the process's own log to stderr. `RUST_LOG` turns it up.
+pub(crate) fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_target(false)
+        .init();
+}
+
+/// Starts a node, says where it listens and that it is ready, and stays until a signal.
+pub(crate) fn serve(
+    loaded: config::Loaded,
+    file: Option<File>,
+    ready_fd: Option<i32>,
+    announce: impl FnOnce(&[Listening]),
+) -> Ending {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime
+        .context("start the control runtime")
+        .map_err(Ending::Environment)
+    {
+        Ok(runtime) => runtime.block_on(live(loaded, file, ready_fd, announce)),
+        Err(ending) => ending,
+    }
+}
+
+async fn live(
+    loaded: config::Loaded,
+    mut file: Option<File>,
+    ready_fd: Option<i32>,
+    announce: impl FnOnce(&[Listening]),
+) -> Ending {
+    let signals = Ends::new().and_then(|ends| Ok((ends, signal(SignalKind::hangup())?)));
+    let (mut ends, mut hangup) = match signals.context("listen to signals") {
+        Ok(signals) => signals,
+        Err(error) => return Ending::Environment(error),
+    };
+    warn(&loaded);
+    let version = env!("CARGO_PKG_VERSION");
+    let mut node = match Node::start(loaded.process, loaded.catalog, version).await {
+        Ok(node) => node,
+        Err(error) => return start_failed(error),
+    };
+    for listening in node.listening() {
+        say(format_args!("listening {listening}"));
+    }
+    announce(node.listening());
+    let mut due = tokio::time::interval(WATCH_INTERVAL);
+    due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ready = false;
+    loop {
+        tokio::select! {
+            () = node.ready(), if !ready => {
+                ready = true;
+                say("ready");
+                if let Some(fd) = ready_fd && let Err(error) = tell_ready(fd) {
+                    tracing::warn!(%error, fd, "--ready-fd cannot be written to");
+                }
+            }
+            _ = hangup.recv() => {
+                if let Some(file) = &mut file {
+                    file.watch.changed();
+                    reload(&mut node, file).await;
+                }
+            }
+            _ = due.tick() => {
+                if let Some(file) = file.as_mut() && file.watch.changed() {
+                    reload(&mut node, file).await;
+                }
+            }
+            () = ends.recv() => break,
+        }
+    }
+    tokio::select! {
+        () = node.stop() => {}
+        () = ends.recv() => tracing::warn!("second signal: ending now"),
+    }
+    Ending::Done
+}
+
+/// The configuration file of a running node.
+#[derive(Debug)]
+pub(crate) struct File {
+    path: PathBuf,
+    watch: Watch,
+}
+
+impl File {
+    fn new(path: &Path) -> File {
+        File {
+            path: path.to_owned(),
+            watch: Watch::new(path),
+        }
+    }
+
+    fn load(&mut self) -> Result<config::Loaded, config::Faults> {
+        let loaded = config::load(&self.path)?;
+        self.watch.follow(&loaded);
+        Ok(loaded)
+    }
+}
+
+async fn reload(node: &mut Node, file: &mut File) {
+    let loaded = match file.load() {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            node.reload_rejected();
+            return rejected(&error.to_string());
+        }
+    };
+    warn(&loaded);
+    match node.apply(loaded.process, loaded.catalog).await {
+        Ok(()) => tracing::info!("configuration applied"),
+        Err(error) => rejected(&format!("{:#}", anyhow!(error))),
+    }
+}
+
+fn rejected(why: &str) {
+    why.lines().for_each(|line| tracing::error!("{line}"));
+    tracing::error!("configuration rejected; the one before stays in force");
+}
+
+fn warn(loaded: &config::Loaded) {
+    loaded
+        .warnings
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
+}
+
+fn start_failed(error: StartError) -> Ending {
+    if error.is_fault_of_configuration() {
+        Ending::Change(anyhow!(error))
+    } else {
+        Ending::Environment(anyhow!(error))
+    }
+}
+
+fn tell_ready(fd: i32) -> std::io::Result<()> {
+    // Through /proc, so that no raw descriptor has to be trusted.
+    let mut out = std::fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/self/fd/{fd}"))?;
+    std::io::Write::write_all(&mut out, b"ready\n")
+}
+
+/// The signals that end the process.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Ends> {
+        Ok(Ends {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
