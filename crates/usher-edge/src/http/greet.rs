@@ -21,7 +21,7 @@ use crate::tls::ServerConfigs;
 /// Serves one connection until it is over.
 pub(crate) async fn serve(
     worker: Rc<Worker>,
-    accepted: Accepted,
+    accepted: Accepted<TcpStream>,
     local: SocketAddr,
     tls: Option<ServerConfigs>,
     drain: Rc<Drain>,
@@ -29,18 +29,11 @@ pub(crate) async fn serve(
     let Accepted { socket, peer, seat: _seat } = accepted;
     let trusted = trusts(&worker.view().settings.trusted_proxies, peer.ip());
     let mut conn = ConnInfo { peer, local, tls: None, trusted, drain };
-    let stream = match TcpStream::from_std(socket) {
-        Ok(socket) => socket,
-        Err(error) => {
-            debug!(%error, "a connection cannot be watched");
-            return;
-        }
-    };
     let Some(tls) = tls else {
-        return h1::serve(worker, Stream::Plain(stream), conn).await;
+        return h1::serve(worker, Stream::Plain(socket), conn).await;
     };
     // Boxed: a handshake is short and large, and its size would be that of every connection.
-    let Some((stream, info)) = Box::pin(shake(&worker, &tls, stream)).await else {
+    let Some((stream, info)) = Box::pin(shake(&worker, &tls, socket)).await else {
         worker.tally().handshake_failed();
         return;
     };

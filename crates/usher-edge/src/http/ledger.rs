@@ -48,7 +48,7 @@ impl Times {
 
 impl EncodeMetric for Times {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+        let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
         let classes: Vec<_> = bounds.zip(self.classes).collect();
         let count = self.classes.iter().sum();
         encoder.encode_histogram::<NoLabelSet>(self.sum.as_secs_f64(), count, &classes, None)

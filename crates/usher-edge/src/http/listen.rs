@@ -4,17 +4,16 @@
 //! connections; so a worker that has clearly more than another hands the new one over. Accepting
 //! pauses, rather than fails, when there is no room: clients then wait in the kernel's queue.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
 
 use super::census::Seat;
@@ -24,9 +23,6 @@ use super::worker::Worker;
 
 /// Connections that may wait in the kernel's queue; `net.core.somaxconn` bounds it further.
 const BACKLOG: i32 = 4096;
-
-/// Connections taken before others on this worker get their turn.
-const ACCEPTS_MAX: u32 = 32;
 
 /// Pause after the process ran out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -72,11 +68,11 @@ impl ListenError {
 }
 
 /// Listens on `address` with `count` sockets that share the port. Port 0: the system chooses one.
-pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, ListenError> {
+pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<std::net::TcpListener>, ListenError> {
     bind_all(address, count).map_err(|source| ListenError::of(address, source))
 }
 
-fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
     // Bound before it may share, so that a port which another process shares counts as taken.
     let first = socket(address)?;
     first.bind(&address.into())?;
@@ -90,7 +86,7 @@ fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
         sockets.push(socket);
     }
     sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
-    Ok(sockets.into_iter().map(TcpListener::from).collect())
+    Ok(sockets.into_iter().map(std::net::TcpListener::from).collect())
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -117,49 +113,45 @@ fn socket_of(address: &socket2::SockAddr) -> io::Result<Socket> {
 
 /// A connection that was accepted and has not been served yet.
 #[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) socket: TcpStream,
+pub(crate) struct Accepted<S> {
+    pub(crate) socket: S,
     pub(crate) peer: SocketAddr,
     pub(crate) seat: Seat,
 }
 
+/// A connection, and the worker that it is for.
+type Found = (usize, Accepted<TcpStream>);
+
 /// Accepts from one socket.
 pub(crate) struct Acceptor {
-    socket: AsyncFd<TcpListener>,
+    socket: TcpListener,
     worker: Rc<Worker>,
     complained: Option<Instant>,
 }
 
+/// Why nothing is accepted for a while.
+enum Pause {
+    /// `limits.connections` is reached.
+    Full,
+    /// The process or the machine has run out of something.
+    Starved(io::Error),
+}
+
 impl Acceptor {
-    pub(crate) fn new(socket: TcpListener, worker: Rc<Worker>) -> io::Result<Acceptor> {
-        let socket = AsyncFd::with_interest(socket, Interest::READABLE)?;
-        Ok(Acceptor { socket, worker, complained: None })
+    pub(crate) fn new(socket: std::net::TcpListener, worker: Rc<Worker>) -> io::Result<Acceptor> {
+        Ok(Acceptor { socket: TcpListener::from_std(socket)?, worker, complained: None })
     }
 
-    /// Accepts for ever. Can be dropped at any time; then call [`Acceptor::rest`].
-    pub(crate) async fn run(&mut self, mut take: impl FnMut(usize, Accepted)) {
+    /// Accepts for ever.
+    pub(crate) async fn run(&mut self, mut take: impl FnMut(Found)) {
         loop {
-            let Ok(mut ready) = self.socket.readable().await else {
-                // The runtime is going away.
-                return;
-            };
-            let pause = loop {
-                match accept_some(&self.worker, self.socket.get_ref(), &mut take) {
-                    Ok(()) => tokio::task::yield_now().await,
-                    Err(Pause::Empty) => {
-                        ready.clear_ready();
-                        break None;
-                    }
-                    Err(pause) => break Some(pause),
-                }
-            };
-            match pause {
-                None | Some(Pause::Empty) => {}
-                Some(Pause::Full) => {
+            match poll_fn(|cx| self.poll(cx)).await {
+                Ok(found) => take(found),
+                Err(Pause::Full) => {
                     self.complain("limits.connections is reached, new connections wait");
                     self.worker.plane().ledger().census().room().await;
                 }
-                Some(Pause::Starved(error)) => {
+                Err(Pause::Starved(error)) => {
                     self.complain(error);
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -167,73 +159,69 @@ impl Acceptor {
         }
     }
 
-    /// Takes what the kernel has accepted already: closing the socket would reset it.
-    pub(crate) fn rest(&mut self, mut take: impl FnMut(usize, Accepted)) {
-        while accept_some(&self.worker, self.socket.get_ref(), &mut take).is_ok() {}
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Found, Pause>> {
+        loop {
+            let limit = self.worker.view().settings.limits.connections;
+            let Some(seat) = self.worker.plane().ledger().census().reserve(limit) else {
+                return Poll::Ready(Err(Pause::Full));
+            };
+            match ready!(self.socket.poll_accept(cx)) {
+                Ok((socket, peer)) => {
+                    if let Some(found) = self.place(socket, peer, seat) {
+                        return Poll::Ready(Ok(found));
+                    }
+                }
+                Err(error) if is_shortage(&error) => return Poll::Ready(Err(Pause::Starved(error))),
+                // The connection broke before it was taken; the next may be fine.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Finds a worker for a connection, unless its client has enough of them.
+    fn place(&self, socket: TcpStream, peer: SocketAddr, mut seat: Seat) -> Option<Found> {
+        let peer = canonical(peer);
+        let view = self.worker.view();
+        self.worker.tally().accepted();
+        let limit = view.settings.limits.connections_per_client;
+        let exempt = limit == 0 || trusts(&view.settings.trusted_proxies, peer.ip());
+        if !exempt && !seat.belong(peer.ip(), limit) {
+            self.worker.tally().refused();
+            return None;
+        }
+        let worker = self.worker.plane().ledger().census().place(self.worker.index());
+        seat.sit(worker);
+        Some((worker, Accepted { socket, peer, seat }))
+    }
+
+    /// Stops, and takes what the kernel has accepted already: closing the socket would reset it.
+    pub(crate) fn close(self, mut take: impl FnMut(Found)) -> io::Result<()> {
+        // Asked directly, because the runtime has not yet heard of what came last.
+        let socket = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
+        let socket = std::net::TcpListener::from(socket);
+        while let Ok((accepted, peer)) = socket.accept() {
+            let limit = self.worker.view().settings.limits.connections;
+            let Some(seat) = self.worker.plane().ledger().census().reserve(limit) else {
+                break;
+            };
+            accepted.set_nonblocking(true)?;
+            self.place(TcpStream::from_std(accepted)?, peer, seat).map(&mut take);
+        }
+        Ok(())
     }
 
     fn complain(&mut self, what: impl std::fmt::Display) {
         if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINT) {
             self.complained = Some(Instant::now());
-            warn!(connections = self.worker.plane().ledger().census().open(), "accepting pauses: {what}");
+            let connections = self.worker.plane().ledger().connections();
+            warn!(connections, "accepting pauses: {what}");
         }
     }
 }
 
-enum Pause {
-    /// The kernel's queue is empty.
-    Empty,
-    /// `limits.connections` is reached.
-    Full,
-    /// The process or the machine has run out of something.
-    Starved(Errno),
-}
-
-fn accept_some(
-    worker: &Worker,
-    socket: &TcpListener,
-    take: &mut impl FnMut(usize, Accepted),
-) -> Result<(), Pause> {
-    let view = worker.view();
-    let census = worker.plane().ledger().census();
-    let limits = &view.settings.limits;
-    for _ in 0..ACCEPTS_MAX {
-        let mut seat = census.reserve(limits.connections).ok_or(Pause::Full)?;
-        let (accepted, peer) = match accept(socket) {
-            Ok(accepted) => accepted,
-            Err(Errno::AGAIN) => return Err(Pause::Empty),
-            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                return Err(Pause::Starved(error));
-            }
-            // The connection broke before it was taken; the next may be fine.
-            Err(_) => continue,
-        };
-        worker.tally().accepted();
-        let limit = limits.connections_per_client;
-        let exempt = limit == 0 || trusts(&view.settings.trusted_proxies, peer.ip());
-        if !exempt && !seat.belong(peer.ip(), limit) {
-            worker.tally().refused();
-            continue;
-        }
-        let taker = census.place(worker.index());
-        seat.sit(taker);
-        take(taker, Accepted { socket: TcpStream::from(accepted), peer, seat });
-    }
-    Ok(())
-}
-
-fn accept(socket: &TcpListener) -> Result<(OwnedFd, SocketAddr), Errno> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (accepted, peer) = acceptfrom_with(socket, flags)?;
-    let peer = match peer.map(SocketAddr::try_from) {
-        Some(peer) => peer?,
-        None => SockRef::from(&accepted)
-            .peer_addr()
-            .ok()
-            .and_then(|peer| peer.as_socket())
-            .ok_or(Errno::CONNABORTED)?,
-    };
-    Ok((accepted, canonical(peer)))
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|error| shortages.contains(&error))
 }
 
 #[cfg(test)]

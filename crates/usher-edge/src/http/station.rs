@@ -13,10 +13,12 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use slab::Slab;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::debug;
 use usher_core::request::Scheme;
 
 use super::drain::Drain;
@@ -39,7 +41,7 @@ pub(crate) enum Order {
     /// Accept on this socket.
     Listen { id: ListenerId, socket: TcpListener, place: Place, ready: SyncSender<io::Result<()>> },
     /// Serve this connection, which another worker accepted.
-    Serve { id: ListenerId, accepted: Accepted, guest: Guest },
+    Serve { id: ListenerId, accepted: Accepted<std::net::TcpStream>, guest: Guest },
     /// Stop accepting, and say so.
     Close { id: ListenerId, closed: oneshot::Sender<()> },
     /// Cut what is left of a listener's connections.
@@ -128,7 +130,7 @@ impl Station {
                     // The front waits for the answer; if it does not, nothing can be done about it.
                     let _ = ready.send(self.listen(id, socket, place));
                 }
-                Some(Order::Serve { id, accepted, guest }) => self.serve(id, accepted, guest),
+                Some(Order::Serve { id, accepted, guest }) => self.receive(id, accepted, guest),
                 Some(Order::Close { id, closed }) => self.close(id, closed),
                 Some(Order::Cut { id }) => self.cut(id),
                 Some(Order::Stop) | None => break,
@@ -155,13 +157,12 @@ impl Station {
     }
 
     async fn accept(self: Rc<Self>, id: ListenerId, mut acceptor: Acceptor, listener: Rc<Listener>) {
-        let take = |worker: usize, accepted: Accepted| {
+        let take = |(worker, accepted): (usize, Accepted<TcpStream>)| {
             let guest = listener.place.guests.welcome();
             if worker == self.worker.index() {
                 self.serve(id, accepted, guest);
             } else {
-                // A worker that is gone drops the connection, as this one is about to.
-                let _ = self.siblings[worker].send(Order::Serve { id, accepted, guest });
+                self.pass_on(id, worker, accepted, guest);
             }
         };
         tokio::select! {
@@ -169,14 +170,32 @@ impl Station {
             () = listener.drain.wait() => {}
             () = acceptor.run(take) => {}
         }
-        acceptor.rest(take);
-        drop(acceptor);
+        if let Err(error) = acceptor.close(take) {
+            debug!(%error, "connections that nobody had accepted yet are lost");
+        }
         if let Some(closed) = listener.closing.take() {
             let _ = closed.send(());
         }
     }
 
-    fn serve(&self, id: ListenerId, accepted: Accepted, guest: Guest) {
+    /// Hands a connection over to another worker. One that is lost on the way is closed.
+    fn pass_on(&self, id: ListenerId, worker: usize, accepted: Accepted<TcpStream>, guest: Guest) {
+        let Accepted { socket, peer, seat } = accepted;
+        if let Ok(socket) = socket.into_std() {
+            let accepted = Accepted { socket, peer, seat };
+            let _ = self.siblings[worker].send(Order::Serve { id, accepted, guest });
+        }
+    }
+
+    fn receive(&self, id: ListenerId, accepted: Accepted<std::net::TcpStream>, guest: Guest) {
+        let Accepted { socket, peer, seat } = accepted;
+        match TcpStream::from_std(socket) {
+            Ok(socket) => self.serve(id, Accepted { socket, peer, seat }, guest),
+            Err(error) => debug!(%error, "a connection cannot be watched"),
+        }
+    }
+
+    fn serve(&self, id: ListenerId, accepted: Accepted<TcpStream>, guest: Guest) {
         let Some(listener) = self.listeners.borrow().get(&id).map(Rc::clone) else {
             return;
         };

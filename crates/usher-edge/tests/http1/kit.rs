@@ -226,6 +226,8 @@ pub(crate) struct Setup {
     pub(crate) host_header: Option<String>,
     pub(crate) always_use_https: bool,
     pub(crate) workers: usize,
+    pub(crate) certificates: Certificates,
+    pub(crate) access_log: AccessLog,
 }
 
 impl Setup {
@@ -238,6 +240,8 @@ impl Setup {
             host_header: None,
             always_use_https: false,
             workers: 1,
+            certificates: Certificates::default(),
+            access_log: AccessLog::off(),
         }
     }
 
@@ -311,9 +315,9 @@ impl Setup {
         let plane = Plane::new(Parts {
             snapshot: Arc::new(Snapshot::presumed(Arc::new(catalog))),
             settings: self.settings,
-            certificates: Certificates::default(),
+            certificates: self.certificates,
             clients,
-            access_log: AccessLog::off(),
+            access_log: self.access_log,
             addresses: Arc::new(Addresses::default()),
             workers: self.workers,
         });
