@@ -91,6 +91,19 @@ impl Peer {
         std::mem::replace(&mut self.read, rest)
     }
 
+    /// As [`Peer::exactly`]; `None` when the connection ends, however it does.
+    pub(crate) fn exactly_or_end(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.read.len() < count {
+            match self.fill() {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        Some(self.exactly(count))
+    }
+
     /// Reads a head and the body that it announces.
     pub(crate) fn message(&mut self) -> (String, String) {
         let head = self.head();
@@ -209,6 +222,11 @@ impl Origin {
     /// The next thing that the script reported.
     pub(crate) fn said(&self) -> String {
         self.says.recv_timeout(PATIENCE).expect("the endpoint has something to say")
+    }
+
+    /// What the script reports within `time`.
+    pub(crate) fn heard(&self, time: Duration) -> Option<String> {
+        self.says.recv_timeout(time).ok()
     }
 
     /// Nothing was reported.

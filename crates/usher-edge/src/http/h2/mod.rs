@@ -53,7 +53,7 @@ const RESETS_PENDING_MAX: usize = 32;
 const ABANDONED_MAX: u32 = 200;
 
 /// How long a connection that is to end may take for its last frames.
-const GOODBYE: Duration = Duration::from_secs(5);
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, io: Prefixed, conn: ConnInfo) {

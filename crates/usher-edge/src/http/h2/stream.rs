@@ -76,7 +76,11 @@ pub(super) async fn serve(
     let end = exchange::run(worker, conn, &asked, &mut client, &mut bench, &mut deadline).await;
     match end {
         End::Answered | End::Refused => {}
-        End::Cut => client.reset(Reason::INTERNAL_ERROR),
+        End::Cut => {
+            // A reset takes back what is queued; the connection first gets its turn to send it.
+            tokio::task::yield_now().await;
+            client.reset(Reason::INTERNAL_ERROR);
+        }
         End::Over => client.reset(Reason::CANCEL),
     }
     end != End::Over
