@@ -49,6 +49,8 @@ pub(crate) struct Incoming {
     /// Bytes at the front of the buffer that are body and not handed on yet.
     piece: usize,
     ended: bool,
+    /// It is worth a large buffer: it was announced so, or turned out so.
+    large: bool,
     /// Bytes of body seen so far.
     pub(crate) seen: u64,
 }
@@ -58,10 +60,16 @@ impl Incoming {
         let decoder = BodyDecoder::new(length, limits);
         Incoming {
             ended: decoder.is_done(),
+            large: matches!(length, BodyLength::Exactly(bytes) if bytes > LARGE as u64),
             decoder,
             piece: 0,
             seen: 0,
         }
+    }
+
+    /// One that has no message.
+    pub(crate) fn none() -> Incoming {
+        Incoming::new(BodyLength::Empty, &HeadLimits::default())
     }
 
     /// Whether all of it was received and handed on.
@@ -97,8 +105,8 @@ impl Incoming {
                 }
                 crate::http1::BodyEvent::NeedMore => {
                     buffer.consume(used);
-                    // A body that filled a buffer is worth a larger one.
-                    if self.seen >= LARGE as u64 {
+                    self.large |= self.seen >= LARGE as u64;
+                    if self.large {
                         buffer.grow(LARGE);
                     }
                     if ready!(buffer.poll_fill(io, cx))? == 0 {
@@ -283,11 +291,6 @@ impl Outgoing {
     ) -> Result<(), EncodeFault> {
         let encoder = std::mem::replace(&mut self.encoder, BodyEncoder::new(BodyLength::Empty));
         encoder.finish(trailers, &mut self.waiting)
-    }
-
-    /// Whether nothing waits to be written.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.written == self.waiting.len()
     }
 
     /// Writes what waits.

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Bytes of an ordinary buffer: a head, or a piece of a small body.
-pub const BUFFER_SIZE: usize = 16 * 1024;
+pub(crate) const BUFFER_SIZE: usize = 16 * 1024;
 
 /// Bytes of a buffer for a body that proved long: fewer system calls for the same bytes.
 pub(crate) const LARGE: usize = 64 * 1024;

@@ -51,11 +51,6 @@ impl Deadline {
             self.sleep.as_mut().reset(self.due);
         }
     }
-
-    /// Waits until it is due.
-    pub(crate) async fn reached(&mut self) {
-        std::future::poll_fn(|cx| self.poll(cx)).await;
-    }
 }
 
 #[cfg(test)]
@@ -64,16 +59,20 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    async fn reached(deadline: &mut Deadline) {
+        std::future::poll_fn(|cx| deadline.poll(cx)).await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn it_is_due_where_it_was_moved_last() {
         let start = Instant::now();
         let mut deadline = Deadline::new(5 * SECOND);
         deadline.set(start + 9 * SECOND);
-        deadline.reached().await;
+        reached(&mut deadline).await;
         assert_eq!(start.elapsed().as_secs(), 9);
         deadline.set(start + 30 * SECOND);
         deadline.set(start + 12 * SECOND);
-        deadline.reached().await;
+        reached(&mut deadline).await;
         assert_eq!(start.elapsed().as_secs(), 12);
     }
 

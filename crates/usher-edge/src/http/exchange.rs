@@ -188,11 +188,16 @@ pub(crate) enum End {
 pub(crate) struct Bench {
     out: Outgoing,
     head: ResponseHead,
+    incoming: Incoming,
 }
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench { out: Outgoing::new(), head: ResponseHead::new() }
+        Bench {
+            out: Outgoing::new(),
+            head: ResponseHead::new(),
+            incoming: Incoming::none(),
+        }
     }
 
     /// Gives back memory that one long head took.
@@ -335,20 +340,15 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     async fn attempt(&mut self, balancer: BalancerIx, endpoint: EndpointIx) -> Result<End, ConnectFailure> {
         let (view, worker) = (self.view, self.worker);
         let _open = worker.open(view, endpoint);
-        let transport = view.snapshot.transport(balancer, endpoint);
-        let endpoint = view.snapshot.endpoint(endpoint);
-        let sni = transport.tls.and_then(|profile| profile.sni).unwrap_or(self.asked.host);
-        let target = Target { endpoint, transport, sni };
-        let (timeouts, addresses) = (&view.settings.timeouts, worker.plane().addresses());
         let since = Instant::now();
-
-        let mut kept = worker.upstream().take(&target, addresses);
-        if kept.is_none() {
-            kept = Some(upstream::connect(&target, timeouts, addresses, &view.clients).await?);
-        }
-        let mut connection = kept.expect("made when there was none");
-        let host = endpoint.host_header.as_deref().map_or(self.asked.authority, str::as_bytes);
-        if self.write_request(host, connection.reused).is_err() {
+        let addresses = worker.plane().addresses();
+        let kept = worker.upstream().take(&self.target(balancer, endpoint), addresses);
+        let mut connection = match kept {
+            Some(connection) => connection,
+            // Boxed: connecting is rare and large, and would set the size of every connection.
+            None => Box::pin(self.connect(balancer, endpoint)).await?,
+        };
+        if self.write_request(endpoint, connection.reused).is_err() {
             return Ok(self.refuse(INTERNAL).await);
         }
         let mut finished = false;
@@ -359,13 +359,37 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 return Ok(self.conclude(connection, ended).await);
             }
             self.bench.out.rewind();
-            connection = upstream::connect(&target, timeouts, addresses, &view.clients).await?;
+            connection = Box::pin(self.connect(balancer, endpoint)).await?;
         }
     }
 
+    fn target(&self, balancer: BalancerIx, endpoint: EndpointIx) -> Target<'_> {
+        let snapshot = &self.view.snapshot;
+        let transport = snapshot.transport(balancer, endpoint);
+        let sni = transport.tls.and_then(|profile| profile.sni);
+        Target {
+            endpoint: snapshot.endpoint(endpoint),
+            transport,
+            sni: sni.unwrap_or(self.asked.host),
+        }
+    }
+
+    async fn connect(
+        &self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+    ) -> Result<Connection, ConnectFailure> {
+        let target = self.target(balancer, endpoint);
+        let timeouts = &self.view.settings.timeouts;
+        let addresses = self.worker.plane().addresses();
+        upstream::connect(&target, timeouts, addresses, &self.view.clients).await
+    }
+
     /// Queues the head of the request.
-    fn write_request(&mut self, host: &[u8], reused: bool) -> Result<(), EncodeFault> {
+    fn write_request(&mut self, endpoint: EndpointIx, reused: bool) -> Result<(), EncodeFault> {
         let asked = self.asked;
+        let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
+        let host = replaced.map_or(asked.authority, str::as_bytes);
         let kept_max = if reused && asked.method.is_idempotent() { REPEATED_MAX } else { 0 };
         let out = self.bench.out.begin(asked.body, kept_max);
         write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
@@ -400,7 +424,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             out: &mut self.bench.out,
             head: &mut self.bench.head,
             buffer: self.worker.buffers().buffer(),
-            incoming: None,
+            incoming: &mut self.bench.incoming,
             asked: http1::Asked { method: self.asked.method, websocket: self.asked.websocket },
             limits: &self.limits,
             timeouts: &self.view.settings.timeouts,
@@ -434,7 +458,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     async fn tunnel(&mut self, connection: &mut Connection, leftover: Buffer) -> Option<&'static str> {
         let idle = self.view.settings.timeouts.body_idle;
         let (client, buffer) = self.client.raw()?;
-        let passed = tunnel::run(client, buffer.take(), &mut connection.io, leftover, self.deadline, idle).await;
+        // Boxed, as connecting is.
+        let tunnel = tunnel::run(client, buffer.take(), &mut connection.io, leftover, self.deadline, idle);
+        let passed = Box::pin(tunnel).await;
         (self.report.received, self.report.sent) = (passed.received, passed.sent);
         passed.error
     }
@@ -472,14 +498,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     async fn refuse(&mut self, failure: Failure) -> End {
         self.report.status = failure.status();
         self.report.error = Some(failure.as_str());
-        let accept = self.asked.fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
-        let page = failure.page(accept.map(|(_, value)| value), &self.request_id);
-        let closes = closes(page.status());
-        let queued = self.client.answer(page.status(), page.fields(), &page.body, closes);
+        let closes = closes(failure.status());
+        let queued = self.queue(failure, closes);
         match self.flush(queued).await {
             End::Answered if closes => End::Refused,
             end => end,
         }
+    }
+
+    fn queue(&mut self, failure: Failure, closes: bool) -> Result<(), EncodeFault> {
+        let accept = self.asked.fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
+        let page = failure.page(accept.map(|(_, value)| value), &self.request_id);
+        self.client.answer(page.status(), page.fields(), &page.body, closes)
     }
 
     async fn redirect(&mut self) -> End {
@@ -598,7 +628,7 @@ struct Pump<'a, C> {
     head: &'a mut ResponseHead,
     /// What was read of the answer.
     buffer: Buffer,
-    incoming: Option<Incoming>,
+    incoming: &'a mut Incoming,
     asked: http1::Asked,
     limits: &'a HeadLimits,
     timeouts: &'a Timeouts,
@@ -797,7 +827,7 @@ impl<C: Client> Pump<'_, C> {
         if next != Answering::Interim {
             self.moved = true;
             self.answered = Some(Instant::now());
-            self.incoming = Some(Incoming::new(self.head.body, self.limits));
+            *self.incoming = Incoming::new(self.head.body, self.limits);
         }
         Ok(Poll::Ready(()))
     }
@@ -808,7 +838,7 @@ impl<C: Client> Pump<'_, C> {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let incoming = self.incoming.as_mut().expect("the head came before the body");
+        let incoming = &mut *self.incoming;
         loop {
             match incoming.poll_next(&mut self.buffer, self.io, cx) {
                 Poll::Ready(Ok(Next::Piece)) => match self.client.poll_send(cx, incoming.piece(&self.buffer))? {

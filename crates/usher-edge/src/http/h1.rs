@@ -53,12 +53,14 @@ pub(crate) struct Desk {
     head: RequestHead,
     /// The host: lower case, without port and final dot.
     host: String,
+    incoming: Incoming,
     out: Outgoing,
     bench: Bench,
 }
 
 /// The free desks of a core.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "desks are lent and come back, and are too large to move")]
 pub(crate) struct Desks(RefCell<Vec<Box<Desk>>>);
 
 impl Desks {
@@ -68,6 +70,7 @@ impl Desks {
                 bytes: Vec::new(),
                 head: RequestHead::new(),
                 host: String::new(),
+                incoming: Incoming::none(),
                 out: Outgoing::new(),
                 bench: Bench::new(),
             })
@@ -181,7 +184,7 @@ impl Session {
                 return self.refuse(desk, Failure::HEADER_TIMEOUT, started).await;
             }
         }
-        let Desk { bytes, head, host, out, bench } = desk;
+        let Desk { bytes, head, host, incoming, out, bench } = desk;
         bytes.clear();
         bytes.extend_from_slice(&self.buffer.data()[..head.len]);
         self.buffer.consume(head.len);
@@ -209,11 +212,12 @@ impl Session {
         };
         let limits = exchange::limits(&self.worker.view().settings);
         out.begin(BodyLength::Empty, 0);
+        *incoming = Incoming::new(head.body, &limits);
         let mut client = H1 {
             io: &mut self.io,
             buffer: &mut self.buffer,
             drain: &self.conn.drain,
-            incoming: Incoming::new(head.body, &limits),
+            incoming,
             out,
             method: head.method,
             version: head.version,
@@ -272,11 +276,12 @@ impl Session {
         let request_id = RequestId::new(self.worker.draw());
         let page = failure.page(std::iter::empty(), &request_id);
         desk.out.begin(BodyLength::Empty, 0);
+        desk.incoming = Incoming::none();
         let mut client = H1 {
             io: &mut self.io,
             buffer: &mut self.buffer,
             drain: &self.conn.drain,
-            incoming: Incoming::new(BodyLength::Empty, &exchange::limits(&view.settings)),
+            incoming: &mut desk.incoming,
             out: &mut desk.out,
             method: Method::Get,
             version: Version::Http11,
@@ -412,7 +417,7 @@ struct H1<'a> {
     io: &'a mut Stream,
     buffer: &'a mut Buffer,
     drain: &'a Drain,
-    incoming: Incoming,
+    incoming: &'a mut Incoming,
     out: &'a mut Outgoing,
     method: Method,
     version: Version,
@@ -605,5 +610,20 @@ impl Client for H1<'_> {
 
     fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)> {
         Some((self.io, self.buffer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, C, F>(_: impl FnOnce(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_parked_connection_is_small() {
+        let size = size_of_future(serve);
+        assert!(size <= 2048, "{size} bytes");
     }
 }

@@ -401,3 +401,162 @@ async fn handshake(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use tokio::task::LocalSet;
+    use usher_core::catalog::PoolIx;
+    use usher_core::id::{Id, Kind};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// An endpoint, with the far ends of its connections in hand.
+    struct Endpoint {
+        view: EndpointView,
+        listener: TcpListener,
+        addresses: Addresses,
+    }
+
+    impl Endpoint {
+        fn new() -> Endpoint {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+            let view = EndpointView {
+                id: Id::derive("default", Kind::Endpoint, "a"),
+                pool: PoolIx(0),
+                name: "a".to_owned(),
+                address: Address::Ip(Ipv4Addr::LOCALHOST.into()),
+                port: Some(listener.local_addr().expect("address").port()),
+                host_header: None,
+            };
+            Endpoint { view, listener, addresses: Addresses::default() }
+        }
+
+        fn target(&self) -> Target<'_> {
+            let transport = Transport { port: self.view.port.expect("port"), tls: None };
+            Target { endpoint: &self.view, transport, sni: "" }
+        }
+
+        async fn connect(&self) -> (Connection, std::net::TcpStream) {
+            let timeouts = Timeouts::default();
+            let clients = ClientConfigs::default();
+            let connection = connect(&self.target(), &timeouts, &self.addresses, &clients).await;
+            (connection.expect("connect"), self.listener.accept().expect("accept").0)
+        }
+
+        fn take(&self, pool: &Pool) -> Option<SocketAddr> {
+            let taken = pool.take(&self.target(), &self.addresses)?;
+            Some(taken.io.socket().local_addr().expect("address"))
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        LocalSet::new().block_on(&runtime.expect("runtime"), test);
+    }
+
+    #[test]
+    fn the_connection_used_last_is_taken_first() {
+        run(async {
+            let (endpoint, pool) = (Endpoint::new(), Pool::new());
+            let (first, _first) = endpoint.connect().await;
+            let (second, _second) = endpoint.connect().await;
+            let ends = [&first, &second].map(|end| end.io.socket().local_addr().expect("address"));
+            pool.put(first, LONG);
+            pool.put(second, LONG);
+            assert_eq!(pool.idle(), 2);
+            assert_eq!(endpoint.take(&pool), Some(ends[1]));
+            assert_eq!(endpoint.take(&pool), Some(ends[0]));
+            assert_eq!(endpoint.take(&pool), None);
+            assert_eq!(pool.idle(), 0);
+        });
+    }
+
+    #[test]
+    fn what_is_old_closed_or_talkative_is_not_used() {
+        run(async {
+            let (endpoint, pool) = (Endpoint::new(), Pool::new());
+            let (old, _old) = endpoint.connect().await;
+            pool.put(old, Duration::ZERO);
+            assert_eq!(endpoint.take(&pool), None);
+            let (closed, far) = endpoint.connect().await;
+            drop(far);
+            closed.io.socket().readable().await.expect("readable");
+            pool.put(closed, LONG);
+            assert_eq!(pool.idle(), 0);
+            let (talkative, mut far) = endpoint.connect().await;
+            far.write_all(b"x").expect("write");
+            talkative.io.socket().readable().await.expect("readable");
+            pool.put(talkative, LONG);
+            assert_eq!(pool.idle(), 0);
+        });
+    }
+
+    #[test]
+    fn another_port_trust_or_name_is_another_connection() {
+        run(async {
+            let (endpoint, pool) = (Endpoint::new(), Pool::new());
+            let (connection, _far) = endpoint.connect().await;
+            pool.put(connection, LONG);
+            let plain = endpoint.target();
+            let mut other_port = plain;
+            other_port.transport.port += 1;
+            let tls = TlsProfile { verify: false, sni: None, ca: None, client_cert: None };
+            let mut secure = plain;
+            secure.transport.tls = Some(tls);
+            for target in [other_port, secure] {
+                assert!(pool.take(&target, &endpoint.addresses).is_none());
+            }
+            let own = secure.identity(Ipv4Addr::LOCALHOST.into());
+            assert!(secure.is(&own));
+            let strict = TlsProfile { verify: true, ..tls };
+            for (tls, sni) in [(tls, "other.example.com"), (strict, "")] {
+                let mut target = secure;
+                (target.transport.tls, target.sni) = (Some(tls), sni);
+                assert!(!target.is(&own), "{target:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_core_keeps_a_bounded_number_to_one_endpoint() {
+        run(async {
+            let (endpoint, pool) = (Endpoint::new(), Pool::new());
+            let mut far = Vec::new();
+            for _ in 0..=IDLE_PER_ENDPOINT_MAX {
+                let (connection, end) = endpoint.connect().await;
+                pool.put(connection, LONG);
+                far.push(end);
+            }
+            assert_eq!(pool.idle(), IDLE_PER_ENDPOINT_MAX);
+        });
+    }
+
+    #[test]
+    fn every_address_is_tried_once_in_order() {
+        run(async {
+            let endpoint = Endpoint::new();
+            let port = endpoint.view.port.expect("port");
+            let [bad, good] = [[127, 0, 0, 2], [127, 0, 0, 1]].map(IpAddr::from);
+            let socket = connect_any(&[bad, good], port, LONG).await.expect("the second");
+            assert_eq!(socket.peer_addr().expect("address").ip(), good);
+            assert_eq!(connect_any(&[bad], port, LONG).await.err(), Some(ConnectFailure::Refused));
+            assert_eq!(connect_any(&[], port, LONG).await.err(), Some(ConnectFailure::Unreachable));
+        });
+    }
+
+    #[test]
+    fn a_name_without_address_is_unreachable() {
+        run(async {
+            let mut endpoint = Endpoint::new();
+            endpoint.view.address = Address::Host("nowhere.example.com".to_owned());
+            let (timeouts, clients) = (Timeouts::default(), ClientConfigs::default());
+            let connected = connect(&endpoint.target(), &timeouts, &endpoint.addresses, &clients).await;
+            assert_eq!(connected.err(), Some(ConnectFailure::Unreachable));
+        });
+    }
+}

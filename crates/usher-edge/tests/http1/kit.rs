@@ -342,20 +342,14 @@ impl Setup {
         let front = Front::start(&plane).expect("front");
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let address = front.listen(any, Scheme::Http).expect("listen").address;
-        Usher { front, address, plane }
+        Usher { _front: front, address }
     }
-}
-
-/// Waits for what the front does in its own threads.
-pub(crate) fn wait<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime").block_on(future)
 }
 
 /// A front under test.
 pub(crate) struct Usher {
-    pub(crate) front: Front,
+    _front: Front,
     pub(crate) address: SocketAddr,
-    pub(crate) plane: Arc<Plane>,
 }
 
 impl Usher {

@@ -475,6 +475,24 @@ fn when_both_refuse_the_client_is_told() {
 }
 
 #[test]
+fn retries_are_bounded_when_everything_fails() {
+    let origin = Origin::new(|peer, _, _| {
+        peer.head();
+        peer.send("HTTP/1.1 103 Early Hints\r\n\r\n");
+        peer.rest();
+    });
+    let usher = Setup::to(&[Origin::closed(), origin.address]).start();
+    let mut clients: Vec<_> = (0..8).map(|_| usher.client()).collect();
+    let statuses = clients.iter_mut().map(|client| {
+        client.send(get("/"));
+        status(&client.head())
+    });
+    let refused = statuses.filter(|&status| status == 521).count();
+    // Three at a time, and who was sent to the second endpoint at once.
+    assert!((1..=5).contains(&refused), "{refused} of 8 were refused");
+}
+
+#[test]
 fn a_literal_521_of_an_endpoint_is_its_answer() {
     let origins = [0, 1].map(|_| {
         Origin::new(|peer, number, report| {
@@ -689,6 +707,25 @@ fn a_client_that_does_not_read_holds_the_endpoint_back() {
     let taken: usize = origin.said().parse().expect("number");
     // What fits into the sockets of two connections, and not the 256 MiB that were there to send.
     assert!(taken * PIECE < 64 * 1024 * 1024, "{taken} pieces were taken");
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte() {
+    let pieces = || (0..3_000).map(|number: usize| format!("{number:05} ").repeat(1 + number % 900));
+    let origin = Origin::new(move |peer, _, _| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for piece in pieces() {
+            peer.send(format!("{:x}\r\n{piece}\r\n", piece.len()));
+        }
+        peer.send("0\r\n\r\n");
+    });
+    let usher = Usher::to(&origin);
+    let mut client = usher.client();
+    client.send(get("/"));
+    // Both sockets fill up before the first byte is taken.
+    std::thread::park_timeout(SHORT);
+    assert_eq!(client.message().1, pieces().collect::<String>());
 }
 
 // Switching protocols.
