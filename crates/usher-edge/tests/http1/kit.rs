@@ -1,7 +1,11 @@
 //! A front with real sockets, endpoints that follow a script, and clients that write bytes.
 //!
+//! Shared by the tests of this folder and its neighbours, so each uses a part of it.
+//!
 //! Scripts run in threads and block, so a test reads in the order in which things happen on the
 //! wire. Every wait has a deadline.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -342,14 +346,15 @@ impl Setup {
         let front = Front::start(&plane).expect("front");
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let address = front.listen(any, Scheme::Http).expect("listen").address;
-        Usher { _front: front, address }
+        Usher { front, address, plane }
     }
 }
 
 /// A front under test.
 pub(crate) struct Usher {
-    _front: Front,
+    pub(crate) front: Front,
     pub(crate) address: SocketAddr,
+    pub(crate) plane: Arc<Plane>,
 }
 
 impl Usher {
