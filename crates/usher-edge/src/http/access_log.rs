@@ -141,7 +141,7 @@ impl Batch {
             return;
         }
         // About as long as the last: growing by doubling would copy every line again.
-        let text = std::mem::replace(&mut self.text, Vec::new());
+        let text = std::mem::take(&mut self.text);
         self.text.reserve(text.len().min(BATCH_BYTES + 4096));
         let lines = std::mem::take(&mut self.lines);
         let Some(sender) = &log.0 else { return };

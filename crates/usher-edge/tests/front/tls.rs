@@ -130,7 +130,8 @@ fn key_exchange_is_post_quantum_where_the_client_can() {
 fn the_protocol_is_settled_in_the_handshake() {
     let (authority, origin) = (Authority::new(), Origin::echo());
     let (_usher, address) = start(&authority, &[HOST], &origin);
-    let rows: [(&[&[u8]], Option<&[u8]>); 4] = [
+    type Row = (&'static [&'static [u8]], Option<&'static [u8]>);
+    let rows: [Row; 4] = [
         (&[b"h2", b"http/1.1"], Some(b"h2")),
         (&[b"http/1.1", b"h2"], Some(b"h2")),
         (&[b"http/1.1"], Some(b"http/1.1")),

@@ -166,7 +166,7 @@ impl Drop for Active {
 
 /// What happens next on a connection.
 enum Event {
-    Request(Request<RecvStream>, SendResponse<Bytes>),
+    Request(Box<(Request<RecvStream>, SendResponse<Bytes>)>),
     /// All is said, or the client broke a rule that ends the connection.
     Over(Option<h2::Error>),
     /// The listener is going away.
@@ -197,9 +197,9 @@ impl Driver {
     async fn run(mut self) {
         loop {
             match poll_fn(|cx| self.poll(cx)).await {
-                Event::Request(request, respond) => {
+                Event::Request(accepted) => {
                     self.fresh = false;
-                    self.begin(request, respond);
+                    self.begin(*accepted);
                 }
                 Event::Drain => self.connection.graceful_shutdown(),
                 Event::Idle | Event::Slow if self.ending => return,
@@ -241,8 +241,8 @@ impl Driver {
             return Poll::Ready(Event::Abuse);
         }
         match self.connection.poll_accept(cx) {
-            Poll::Ready(Some(Ok((request, respond)))) => {
-                return Poll::Ready(Event::Request(request, respond));
+            Poll::Ready(Some(Ok(accepted))) => {
+                return Poll::Ready(Event::Request(Box::new(accepted)));
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Over(Some(error))),
             Poll::Ready(None) => return Poll::Ready(Event::Over(None)),
@@ -283,7 +283,7 @@ impl Driver {
         (Some(self.streams.idle_since.get() + patience), Event::Idle)
     }
 
-    fn begin(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&self, (request, respond): (Request<RecvStream>, SendResponse<Bytes>)) {
         let active = Active::begin(&self.streams);
         let worker = Rc::clone(&self.worker);
         spawn_local(async move {
