@@ -254,7 +254,8 @@ impl Engine {
                 let id = topology.endpoint(*endpoint).id;
                 let kind = task.probe.kind.name();
                 let by_monitor = memories.get(&(id, kind, Some(task.key.monitor)));
-                by_monitor.or_else(|| memories.get(&(id, kind, None)))
+                let alone = jurors[endpoint.at()].len() == 1;
+                by_monitor.or_else(|| memories.get(&(id, kind, None)).filter(|_| alone))
             };
             task.endpoints.iter().find_map(known).copied()
         };
@@ -299,7 +300,9 @@ impl Engine {
         self.publish_by(now);
     }
 
-    /// What is known of each endpoint by a monitor of each type: by exactly that monitor, and by any.
+    /// What each monitor knows of each endpoint, and what the only monitor of an endpoint knows of it:
+    /// that passes on to another monitor of the same type, if it is the only one in its turn. Among
+    /// several it would be one opinion with two votes.
     fn memories(&self) -> BTreeMap<(Id, &'static str, Option<Id>), Memory> {
         let mut memories = BTreeMap::new();
         let Some(current) = &self.current else {
@@ -310,7 +313,9 @@ impl Engine {
             for &endpoint in &watch.task.endpoints {
                 let id = current.topology.endpoint(endpoint).id;
                 memories.insert((id, kind, Some(watch.task.key.monitor)), memory);
-                memories.entry((id, kind, None)).or_insert(memory);
+                if current.jurors[endpoint.at()].len() == 1 {
+                    memories.insert((id, kind, None), memory);
+                }
             }
         }
         memories
