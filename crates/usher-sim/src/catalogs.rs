@@ -18,7 +18,10 @@ use crate::rng::Rng;
 pub(crate) const TCP_PORTS: u16 = 10_000;
 
 fn reference(kind: Kind, name: &str) -> Reference {
-    Reference { id: Id::derive("default", kind, name), text: name.to_owned() }
+    Reference {
+        id: Id::derive("default", kind, name),
+        text: name.to_owned(),
+    }
 }
 
 fn kind(rng: &mut Rng, place: usize) -> (MonitorKind, Option<u16>) {
@@ -85,8 +88,12 @@ fn balancer(rng: &mut Rng, place: usize, pools: &[Pool]) -> Balancer {
     }
     chosen.truncate(rng.within(1, pools.len()));
     let to = |pool: &Pool| reference(Kind::Pool, &pool.name);
-    let weights = chosen.iter().filter_map(|pool| rng.percent(60).then(|| (to(pool), weight(rng))));
-    let weights = weights.collect();
+    let mut weights = Vec::new();
+    for pool in &chosen {
+        if rng.percent(60) {
+            weights.push((to(pool), weight(rng)));
+        }
+    }
     let name = format!("lb{place}.example.com");
     Balancer {
         id: Id::derive("default", Kind::Balancer, &name),
@@ -181,7 +188,9 @@ pub(crate) fn draw(rng: &mut Rng) -> Draft {
             pool
         })
         .collect();
-    let balancers = (0..rng.within(1, 4)).map(|place| balancer(rng, place, &pools)).collect();
+    let balancers = (0..rng.within(1, 4))
+        .map(|place| balancer(rng, place, &pools))
+        .collect();
     Draft {
         node,
         zones: vec![zone],
@@ -193,12 +202,25 @@ pub(crate) fn draw(rng: &mut Rng) -> Draft {
     }
 }
 
-/// One change of an operator.
+/// Some changes of an operator, made together.
 pub(crate) fn change(rng: &mut Rng, draft: &mut Draft) {
+    for _ in 0..rng.within(1, 3) {
+        change_one(rng, draft);
+    }
+    // At most one member, since the model does not know of a monitor that takes the place of
+    // another: the verdict would pass on.
+    if rng.percent(20) {
+        let place = rng.below(draft.monitor_groups[0].members.len());
+        let member = &mut draft.monitor_groups[0].members[place];
+        member.enabled = !member.enabled;
+    }
+}
+
+fn change_one(rng: &mut Rng, draft: &mut Draft) {
     let pool = rng.below(draft.pools.len());
     let pool = &mut draft.pools[pool];
     let endpoint = rng.below(pool.endpoints.len());
-    match rng.below(12) {
+    match rng.below(11) {
         0 => pool.enabled = !pool.enabled,
         1 => pool.endpoints[endpoint].enabled = !pool.endpoints[endpoint].enabled,
         2 => pool.endpoints[endpoint].weight = weight(rng),
@@ -214,13 +236,8 @@ pub(crate) fn change(rng: &mut Rng, draft: &mut Draft) {
             let place = rng.below(draft.monitors.len());
             timing(rng, &mut draft.monitors[place]);
         }
-        9 => {
-            let place = rng.below(draft.monitor_groups[0].members.len());
-            let member = &mut draft.monitor_groups[0].members[place];
-            member.enabled = !member.enabled;
-        }
         // The same again: a reload that changes nothing.
-        10 => {}
+        9 => {}
         _ => {
             let place = rng.below(draft.balancers.len());
             draft.balancers[place] = balancer(rng, place, &draft.pools);

@@ -59,8 +59,13 @@ impl Model {
     pub(crate) fn target(&self, probe: &Probe) -> Target {
         let monitor = match &probe.kind {
             MonitorKind::Http(check) | MonitorKind::Https { check, .. } => {
-                let digits: String = check.path[2..].chars().take_while(char::is_ascii_digit).collect();
-                digits.parse().expect("paths begin with the monitor's place")
+                let digits: String = check.path[2..]
+                    .chars()
+                    .take_while(char::is_ascii_digit)
+                    .collect();
+                digits
+                    .parse()
+                    .expect("paths begin with the monitor's place")
             }
             MonitorKind::Tcp => usize::from(probe.port - TCP_PORTS),
         };
@@ -68,20 +73,36 @@ impl Model {
     }
 
     fn target_of(&self, monitor: usize, endpoint: &Endpoint) -> Target {
-        let port = self.draft.monitors[monitor].port.or(endpoint.port).unwrap_or(80);
+        let port = self.draft.monitors[monitor]
+            .port
+            .or(endpoint.port)
+            .unwrap_or(80);
         (monitor, endpoint.address.clone(), port)
     }
 
     /// Each monitor that probes for a pool: its place, whether it votes, whether it is decisive.
     fn members(&self, pool: &Pool) -> Vec<(usize, bool, bool)> {
-        let place = |id| self.draft.monitors.iter().position(|monitor| monitor.id == id).expect("checked");
+        let place = |id| {
+            self.draft
+                .monitors
+                .iter()
+                .position(|monitor| monitor.id == id)
+                .expect("checked")
+        };
         match &pool.monitoring {
             Monitoring::None => Vec::new(),
             Monitoring::Monitor(monitor) => vec![(place(monitor.id), true, false)],
             Monitoring::Group(_) => {
-                let members = self.draft.monitor_groups[0].members.iter().filter(|member| member.enabled);
+                let members = self.draft.monitor_groups[0]
+                    .members
+                    .iter()
+                    .filter(|member| member.enabled);
                 let told = members.map(|member| {
-                    (place(member.monitor.id), !member.monitoring_only, member.must_be_healthy)
+                    (
+                        place(member.monitor.id),
+                        !member.monitoring_only,
+                        member.must_be_healthy,
+                    )
                 });
                 told.collect()
             }
@@ -90,7 +111,10 @@ impl Model {
 
     /// How many monitors of a pool have a vote.
     pub(crate) fn votes(&self, pool: &Pool) -> usize {
-        self.members(pool).iter().filter(|(_, votes, _)| *votes).count()
+        self.members(pool)
+            .iter()
+            .filter(|(_, votes, _)| *votes)
+            .count()
     }
 
     pub(crate) fn wanted(&self) -> BTreeSet<Target> {
@@ -109,7 +133,8 @@ impl Model {
         let monitors: Vec<Monitor> = self.draft.monitors.clone();
         // A monitor without a port of its own keeps its targets when only its path changes; one that
         // became another type has nothing to remember.
-        let same_type = |place: usize| monitors[place].kind.name() == before.monitors[place].kind.name();
+        let same_type =
+            |place: usize| monitors[place].kind.name() == before.monitors[place].kind.name();
         let same_probe = |place: usize| {
             let (old, new) = (&before.monitors[place], &monitors[place]);
             old.kind == new.kind && old.timeout == new.timeout && old.port == new.port
@@ -119,13 +144,17 @@ impl Model {
             let known = self.histories.get(&target).filter(|_| same_type(target.0));
             let history = match known {
                 Some(history) if same_probe(target.0) => history.clone(),
-                Some(history) => History { verdict: history.verdict, ..History::default() },
+                Some(history) => History {
+                    verdict: history.verdict,
+                    ..History::default()
+                },
                 None => History::default(),
             };
             histories.insert(target, history);
         }
         self.histories = histories;
-        self.flights.retain(|_, target| self.histories.contains_key(target) && same_probe(target.0));
+        self.flights
+            .retain(|_, target| self.histories.contains_key(target) && same_probe(target.0));
 
         let mut hosts = BTreeMap::new();
         for pool in self.draft.pools.iter().filter(|pool| pool.enabled) {
@@ -140,9 +169,14 @@ impl Model {
 
     /// The end of an attempt; `None` for a result: nobody answered for it.
     pub(crate) fn probed(&mut self, probe: ProbeId, result: Option<&ProbeResult>) {
-        let Some(target) = self.flights.remove(&probe) else { return };
+        let Some(target) = self.flights.remove(&probe) else {
+            return;
+        };
         let monitor = &self.draft.monitors[target.0];
-        let history = self.histories.get_mut(&target).expect("flights are of wanted targets");
+        let history = self
+            .histories
+            .get_mut(&target)
+            .expect("flights are of wanted targets");
         let passed = result.is_some_and(ProbeResult::passed);
         let timed_out = result.is_none_or(|result| result.reason().is_timeout());
         if timed_out && history.timeouts < monitor.retries {
@@ -151,8 +185,17 @@ impl Model {
         }
         history.timeouts = 0;
         history.results.push(passed);
-        let needed = if passed { monitor.consecutive_up } else { monitor.consecutive_down };
-        let run = history.results.iter().rev().take_while(|&&result| result == passed).count();
+        let needed = if passed {
+            monitor.consecutive_up
+        } else {
+            monitor.consecutive_down
+        };
+        let run = history
+            .results
+            .iter()
+            .rev()
+            .take_while(|&&result| result == passed)
+            .count();
         let first = history.results.len() == 1;
         if first || run >= needed.max(1) as usize {
             history.verdict = Some(passed);
@@ -184,15 +227,24 @@ impl Model {
 
     pub(crate) fn pool_state(&self, pool: &Pool) -> PoolState {
         let count = |state| {
-            pool.endpoints.iter().filter(|endpoint| self.endpoint_state(pool, endpoint) == state).count() as u32
+            pool.endpoints
+                .iter()
+                .filter(|endpoint| self.endpoint_state(pool, endpoint) == state)
+                .count() as u32
         };
-        let enabled = pool.endpoints.iter().filter(|endpoint| endpoint.enabled).count() as u32;
+        let enabled = pool
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.enabled)
+            .count() as u32;
         let healthy = count(EndpointState::Healthy);
         match () {
             () if !pool.enabled => PoolState::Disabled,
             () if pool.monitoring == Monitoring::None => PoolState::Unknown,
             () if enabled > 0 && count(EndpointState::Unknown) == enabled => PoolState::Unknown,
-            () if enabled > 0 && pool.endpoints_min == 0 && healthy == enabled => PoolState::Healthy,
+            () if enabled > 0 && pool.endpoints_min == 0 && healthy == enabled => {
+                PoolState::Healthy
+            }
             () if enabled > 0 && pool.endpoints_min == 0 => PoolState::Degraded,
             () if healthy == 0 || healthy < pool.endpoints_min => PoolState::Critical,
             () if healthy < enabled => PoolState::Degraded,
@@ -222,31 +274,48 @@ impl Model {
         };
         let all = pool.endpoints.iter().filter(|_| carried);
         let all = all.filter(|endpoint| endpoint.weight > 0.0 && self.works(pool, endpoint));
-        all.map(|endpoint| (endpoint.name.as_str(), endpoint.weight)).collect()
+        all.map(|endpoint| (endpoint.name.as_str(), endpoint.weight))
+            .collect()
     }
 
     fn last_resort<'a>(&self, pool: &'a Pool) -> Vec<(&'a str, f64)> {
         let all = || pool.endpoints.iter().filter(|_| pool.enabled);
-        let mut left: Vec<&Endpoint> = all().filter(|endpoint| self.works(pool, endpoint)).collect();
+        let mut left: Vec<&Endpoint> = all()
+            .filter(|endpoint| self.works(pool, endpoint))
+            .collect();
         if left.is_empty() {
-            left = all().filter(|endpoint| endpoint.enabled && self.resolves(endpoint)).collect();
+            left = all()
+                .filter(|endpoint| endpoint.enabled && self.resolves(endpoint))
+                .collect();
         }
         let equal = left.iter().all(|endpoint| endpoint.weight == 0.0);
         let weight = |endpoint: &Endpoint| if equal { 1.0 } else { endpoint.weight };
-        left.into_iter().map(|endpoint| (endpoint.name.as_str(), weight(endpoint))).collect()
+        left.into_iter()
+            .map(|endpoint| (endpoint.name.as_str(), weight(endpoint)))
+            .collect()
     }
 
     /// Where the load balancer at `place` sends its traffic; `None`: nowhere.
     pub(crate) fn shares(&self, place: usize) -> Option<Shares> {
         let balancer = &self.draft.balancers[place];
-        let pool = |id| self.draft.pools.iter().find(|pool| pool.id == id).expect("checked");
+        let pool = |id| {
+            self.draft
+                .pools
+                .iter()
+                .find(|pool| pool.id == id)
+                .expect("checked")
+        };
         let weight = |id| {
             let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
             own.map_or(balancer.weight_default, |(_, weight)| *weight)
         };
-        let usable = balancer.pools.iter().filter(|listed| !self.candidates(pool(listed.id)).is_empty());
-        let mut chosen: Vec<(&Pool, f64)> =
-            usable.map(|listed| (pool(listed.id), weight(listed.id))).collect();
+        let usable = balancer
+            .pools
+            .iter()
+            .filter(|listed| !self.candidates(pool(listed.id)).is_empty());
+        let mut chosen: Vec<(&Pool, f64)> = usable
+            .map(|listed| (pool(listed.id), weight(listed.id)))
+            .collect();
         match balancer.steering {
             PoolSteering::Off => {
                 chosen.truncate(1);
@@ -258,17 +327,26 @@ impl Model {
         if fallback {
             chosen.push((pool(balancer.fallback.id), 1.0));
         }
-        let mut shares = Shares { fallback, ..Shares::default() };
+        let mut shares = Shares {
+            fallback,
+            ..Shares::default()
+        };
         let sum: f64 = chosen.iter().map(|(_, weight)| weight).sum();
         for (pool, weight) in chosen {
-            let inside = if fallback { self.last_resort(pool) } else { self.candidates(pool) };
+            let inside = if fallback {
+                self.last_resort(pool)
+            } else {
+                self.candidates(pool)
+            };
             let inside_sum: f64 = inside.iter().map(|(_, weight)| weight).sum();
             if inside.is_empty() {
                 return None;
             }
             shares.pools.insert(pool.name.clone(), weight / sum);
             for (endpoint, weight) in inside.into_iter().filter(|(_, weight)| *weight > 0.0) {
-                shares.endpoints.insert(format!("{}/{endpoint}", pool.name), weight / inside_sum);
+                shares
+                    .endpoints
+                    .insert(format!("{}/{endpoint}", pool.name), weight / inside_sum);
             }
         }
         Some(shares)

@@ -151,7 +151,10 @@ impl World {
         let (seed, step) = (self.seed, self.figures.steps);
         let at = self.now.as_nanos() as f64 / 1e9;
         let _ = writeln!(text, "seed {seed}, step {step}, {at:.3} s: {broken}");
-        let _ = write!(text, "replay: USHER_SEED={seed} cargo test -p usher-sim --test seeds");
+        let _ = write!(
+            text,
+            "replay: USHER_SEED={seed} cargo test -p usher-sim --test seeds"
+        );
         panic!("{text}");
     }
 
@@ -159,9 +162,15 @@ impl World {
         self.figures.steps += 1;
         let queued = self.queue.first_key_value().map(|(&(when, _), _)| when);
         let timer = self.engine.poll_timeout();
-        let next = [queued, timer].into_iter().flatten().min().expect("the world always has plans");
+        let next = [queued, timer]
+            .into_iter()
+            .flatten()
+            .min()
+            .expect("the world always has plans");
         self.now = self.now.max(next);
-        if timer.is_some_and(|timer| timer <= self.now) && (queued != Some(next) || self.rng.percent(50)) {
+        if timer.is_some_and(|timer| timer <= self.now)
+            && (queued != Some(next) || self.rng.percent(50))
+        {
             self.engine.handle_timeout(self.now);
             self.drain();
         } else if let Some((_, event)) = self.queue.pop_first() {
@@ -197,9 +206,7 @@ impl World {
             }
             Event::Reload => {
                 let mut draft = self.model.draft.clone();
-                for _ in 0..self.rng.within(1, 3) {
-                    catalogs::change(&mut self.rng, &mut draft);
-                }
+                catalogs::change(&mut self.rng, &mut draft);
                 self.figures.reloads += 1;
                 self.load(draft);
                 // Mostly far apart, so that bounds in time can be seen to hold; at times a burst.
@@ -221,11 +228,20 @@ impl World {
 
     /// Every address that may be probed is a server.
     fn settle_servers(&mut self) {
-        let addresses: BTreeSet<Address> =
-            self.model.draft.pools.iter().flat_map(|pool| &pool.endpoints).map(|endpoint| endpoint.address.clone()).collect();
+        let addresses: BTreeSet<Address> = self
+            .model
+            .draft
+            .pools
+            .iter()
+            .flat_map(|pool| &pool.endpoints)
+            .map(|endpoint| endpoint.address.clone())
+            .collect();
         for address in addresses {
             let mode = self.draw_mode();
-            self.servers.entry(address).or_insert(Server { mode, since: self.now });
+            self.servers.entry(address).or_insert(Server {
+                mode,
+                since: self.now,
+            });
         }
     }
 
@@ -247,9 +263,16 @@ impl World {
         };
         let together = self.draw_mode();
         for address in changing {
-            let mode = if self.rng.percent(50) { together } else { self.draw_mode() };
+            let mode = if self.rng.percent(50) {
+                together
+            } else {
+                self.draw_mode()
+            };
             let now = self.now;
-            let server = self.servers.entry(address).or_insert(Server { mode, since: now });
+            let server = self
+                .servers
+                .entry(address)
+                .or_insert(Server { mode, since: now });
             if server.mode != mode {
                 *server = Server { mode, since: now };
             }
@@ -294,9 +317,16 @@ impl World {
                 }
                 Output::Resolve(hosts) => {
                     if !hosts.iter().eq(self.model.hosts.keys()) {
-                        self.fail(&format!("asked for {hosts:?}, wanted {:?}", self.model.hosts));
+                        self.fail(&format!(
+                            "asked for {hosts:?}, wanted {:?}",
+                            self.model.hosts
+                        ));
                     }
-                    for host in hosts.into_iter().filter(|host| self.model.hosts[host].is_none()).collect::<Vec<_>>() {
+                    for host in hosts
+                        .into_iter()
+                        .filter(|host| self.model.hosts[host].is_none())
+                        .collect::<Vec<_>>()
+                    {
                         let resolvable = self.hosts.get(&host).copied().unwrap_or(true);
                         self.later(300, Event::Resolved { host, resolvable });
                     }
@@ -325,18 +355,40 @@ impl World {
             return;
         }
         let rtt = Duration::from_micros(self.rng.within(200, RTT_MAX.as_micros() as usize) as u64);
-        let fail = |reason, status| ProbeResult::Fail { reason, status, rtt: Some(rtt) };
+        let fail = |reason, status| ProbeResult::Fail {
+            reason,
+            status,
+            rtt: Some(rtt),
+        };
         let (wait, result) = match self.server(&order.probe.address).mode {
-            Mode::Works => (rtt, ProbeResult::Pass { status: Some(200), rtt }),
+            Mode::Works => (
+                rtt,
+                ProbeResult::Pass {
+                    status: Some(200),
+                    rtt,
+                },
+            ),
             Mode::Refuses => (rtt, fail(FailureReason::TcpConnection, None)),
             Mode::AnswersWrongly => (rtt, fail(FailureReason::CodeMismatch, Some(503))),
             Mode::Hangs => (order.probe.timeout, fail(FailureReason::HttpTimeout, None)),
         };
-        self.at(self.now.after(wait), Event::Answer { probe: order.id, result });
+        self.at(
+            self.now.after(wait),
+            Event::Answer {
+                probe: order.id,
+                result,
+            },
+        );
         // At times the edge says it twice, or long after nobody listens any more.
         if self.rng.percent(2) {
             let late = Duration::from_secs(self.rng.within(0, 9) as u64);
-            self.at(self.now.after(wait).after(late), Event::Answer { probe: order.id, result });
+            self.at(
+                self.now.after(wait).after(late),
+                Event::Answer {
+                    probe: order.id,
+                    result,
+                },
+            );
         }
     }
 }

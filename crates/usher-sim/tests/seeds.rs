@@ -5,7 +5,10 @@ use usher_sim::{Figures, World};
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
+    )
 }
 
 #[test]
@@ -28,11 +31,18 @@ fn every_seed_keeps_the_invariants() {
         all.to_fallback += figures.to_fallback;
         all.refused += figures.refused;
     }
-    println!("{all:?}");
     // A run in which nothing happens proves nothing.
     if seeds.count() >= 256 {
-        let happened =
-            [all.probes, all.lost, all.snapshots, all.reloads, all.changes, all.forwarded, all.to_fallback, all.refused];
+        let happened = [
+            all.probes,
+            all.lost,
+            all.snapshots,
+            all.reloads,
+            all.changes,
+            all.forwarded,
+            all.to_fallback,
+            all.refused,
+        ];
         assert!(happened.iter().all(|&count| count > 1_000), "{all:?}");
     }
 }
