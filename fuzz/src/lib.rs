@@ -2,7 +2,7 @@
 //! too, and a second parser.
 
 #[path = "../../crates/usher-edge/src/http1/mod.rs"]
-#[allow(dead_code)] // some of it is for fronts that are not compiled here
+#[allow(dead_code, unused_imports)] // some of it is for fronts that are not compiled here
 mod http1;
 #[path = "../../crates/usher-edge/tests/http1/laws.rs"]
 mod laws;
