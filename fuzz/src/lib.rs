@@ -4,9 +4,9 @@
 #[path = "../../crates/usher-edge/src/http1/mod.rs"]
 #[allow(dead_code, unused_imports)] // some of it is for fronts that are not compiled here
 mod http1;
-#[path = "../../crates/usher-edge/tests/http1/laws.rs"]
+#[path = "../../crates/usher-edge/tests/codec/laws.rs"]
 mod laws;
-#[path = "../../crates/usher-edge/tests/http1/walk.rs"]
+#[path = "../../crates/usher-edge/tests/codec/walk.rs"]
 mod walk;
 
 mod second;
