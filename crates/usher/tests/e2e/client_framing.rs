@@ -287,7 +287,8 @@ fn versions_that_are_not_spoken_here() {
 #[test]
 fn methods_that_are_not_for_a_reverse_proxy() {
     let (endpoint, usher) = serving();
-    let connect = format!("CONNECT shop.example.com:443 HTTP/1.1\r\n{OK_HEAD}\r\n");
+    let connect =
+        "CONNECT shop.example.com:443 HTTP/1.1\r\nHost: shop.example.com:443\r\n\r\n".to_owned();
     let trace = format!("TRACE / HTTP/1.1\r\n{OK_HEAD}\r\n");
     for request in [connect, trace] {
         let answer = usher.exchange(&request);

@@ -234,7 +234,10 @@ fn a_client_that_does_not_read_its_answer_is_given_up() {
         let piece = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
         while visit.wire.try_send(&piece).is_ok() {}
     });
-    let usher = serve(&endpoint, "body_idle");
+    let config = Config::serving([endpoint.origin("a")])
+        .timeout("body_idle", "500ms")
+        .timeout("client_body_idle", "500ms");
+    let usher = Usher::start(&config);
     let mut wire = usher.connect();
     wire.send(GET);
     let open = || usher.metric("usher_http_in_flight");
