@@ -14,6 +14,7 @@ mod bodies;
 mod check;
 mod client_framing;
 mod deadlines;
+mod demo;
 mod drain;
 mod endpoint_faults;
 mod errors;

@@ -100,8 +100,13 @@ impl Usher {
     }
 
     pub fn start_file(folder: Folder, file: &str) -> Self {
+        Self::start_command(folder, &["run", "--config", file])
+    }
+
+    /// Any command that serves until it is stopped.
+    pub fn start_command(folder: Folder, args: &[&str]) -> Self {
         let mut child = folder
-            .command(&["run", "--config", file])
+            .command(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
