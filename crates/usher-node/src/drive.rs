@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use usher_core::catalog::Catalog;
 use usher_core::engine::{Engine, Input, Output, StateChange};
@@ -19,11 +19,21 @@ use usher_edge::resolve::Resolution;
 /// Catalogs, probe results and resolutions that wait for the engine; senders wait beyond that.
 pub(crate) const INPUTS_MAX: usize = 256;
 
+/// A catalog on its way to the engine.
+pub(crate) struct NewCatalog {
+    pub(crate) catalog: Arc<Catalog>,
+    /// Told when requests are decided by it.
+    pub(crate) in_force: oneshot::Sender<()>,
+}
+
 /// The engine's surroundings.
 pub(crate) struct Drive {
     pub(crate) engine: Engine,
     pub(crate) plane: Arc<Plane>,
-    pub(crate) catalogs: mpsc::Receiver<Arc<Catalog>>,
+    pub(crate) catalogs: mpsc::Receiver<NewCatalog>,
+    /// The catalog that the engine has and traffic does not have yet: snapshots are published at
+    /// a bounded rate.
+    pub(crate) unpublished: Option<NewCatalog>,
     pub(crate) orders: mpsc::Sender<ProbeOrder>,
     pub(crate) results: mpsc::Receiver<(ProbeId, ProbeResult)>,
     pub(crate) hosts: watch::Sender<BTreeSet<String>>,
@@ -44,7 +54,11 @@ impl Drive {
             let wait = due.map_or(Duration::MAX, |due| due.since(now));
             let input = tokio::select! {
                 catalog = self.catalogs.recv() => match catalog {
-                    Some(catalog) => Input::Catalog(catalog),
+                    Some(new) => {
+                        let catalog = Arc::clone(&new.catalog);
+                        self.unpublished = Some(new);
+                        Input::Catalog(catalog)
+                    }
                     None => return,
                 },
                 Some((probe, result)) = self.results.recv() => Input::Probed { probe, result },
@@ -71,7 +85,15 @@ impl Drive {
             }
             // An attempt runs for a few seconds at most; its result will be ignored.
             Output::Cancel(_) => {}
-            Output::Publish(snapshot) => self.plane.publish(snapshot),
+            Output::Publish(snapshot) => {
+                let awaited = self
+                    .unpublished
+                    .take_if(|new| Arc::ptr_eq(&new.catalog, snapshot.catalog()));
+                self.plane.publish(snapshot);
+                if let Some(new) = awaited {
+                    let _gone = new.in_force.send(()); // nobody waits any more: nobody to tell
+                }
+            }
             Output::Resolve(hosts) => {
                 self.hosts.send_replace(hosts.into_iter().collect());
             }

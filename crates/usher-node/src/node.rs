@@ -26,7 +26,7 @@ use usher_edge::resolve::{self, Addresses, Lookup};
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair};
 
 use crate::control::Shared;
-use crate::drive::{Drive, INPUTS_MAX};
+use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
 use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
 use crate::settings::{self, Process};
@@ -80,7 +80,7 @@ pub struct Node {
     process: Process,
     listeners: Listeners,
     listening: Vec<Listening>,
-    catalogs: mpsc::Sender<Arc<Catalog>>,
+    catalogs: mpsc::Sender<NewCatalog>,
     ready: watch::Receiver<bool>,
     shared: Arc<Shared>,
     api: Option<ApiServer>,
@@ -148,6 +148,7 @@ impl Node {
             engine,
             plane: Arc::clone(&plane),
             catalogs: new_catalogs,
+            unpublished: None,
             orders,
             results,
             hosts,
@@ -214,8 +215,11 @@ impl Node {
         if let Some(api) = prepared.api {
             self.api = api;
         }
-        // The engine ends only with this node.
-        let _ended = self.catalogs.send(catalog).await;
+        let (in_force, published) = oneshot::channel();
+        // The engine ends only with this node. Whoever hears that a configuration was applied may
+        // rely on it for the next request.
+        let _ended = self.catalogs.send(NewCatalog { catalog, in_force }).await;
+        let _ended = published.await;
         self.process = process;
         self.listening = self.open_listeners();
         self.shared

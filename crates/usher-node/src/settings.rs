@@ -34,6 +34,14 @@ pub struct Process {
     pub ready_timeout: Duration,
 }
 
+impl Process {
+    /// Whether anybody could reach it.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.listen != Listen::default() || self.api.is_some()
+    }
+}
+
 impl Default for Process {
     fn default() -> Process {
         Process {

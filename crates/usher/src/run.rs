@@ -152,6 +152,12 @@ async fn reload(node: &mut Node, file: &mut File) {
             return rejected(&error.to_string());
         }
     };
+    // A file is empty for a moment when it is written in place, and a node without a listener is
+    // of no use to anybody.
+    if !loaded.process.listens() {
+        node.reload_rejected();
+        return rejected("nothing listens: name an address in listen or api");
+    }
     warn(&loaded);
     match node.apply(loaded.process, loaded.catalog).await {
         Ok(()) => tracing::info!("configuration applied"),

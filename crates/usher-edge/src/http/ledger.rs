@@ -230,6 +230,15 @@ impl Totals {
         }
     }
 
+    /// Counts that may stay at 0 for long are there from the start, so that an alert on them can be
+    /// told from a wrong name.
+    fn begin(&mut self, catalog: &Catalog) {
+        for (_, balancer) in catalog.balancers() {
+            self.failovers.entry(balancer.name.clone()).or_default();
+            self.retries_denied.entry(balancer.name.clone()).or_default();
+        }
+    }
+
     /// Forgets what `catalog` does not have any more, or series would pile up with every reload.
     fn prune(&mut self, catalog: &Catalog) {
         let balancer = |name: &str| name.is_empty() || catalog.balancer_by_name(name).is_some();
@@ -325,9 +334,11 @@ impl Ledger {
         }
     }
 
-    /// Reads all pages, and forgets what the catalog of `book` does not have.
+    /// Reads all pages, forgets what the catalog of `book` does not have, and begins what it has.
     pub(crate) fn settle(&self, book: &Book) {
-        self.read_pages().prune(book.catalog());
+        let mut totals = self.read_pages();
+        totals.prune(book.catalog());
+        totals.begin(book.catalog());
     }
 
     fn read_pages(&self) -> std::sync::MutexGuard<'_, Totals> {

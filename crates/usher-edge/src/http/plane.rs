@@ -65,6 +65,8 @@ impl Plane {
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Plane> {
         let book = Arc::new(Book::open(parts.snapshot.catalog(), parts.workers, None));
+        let ledger = Ledger::new(parts.workers);
+        ledger.settle(&book);
         Arc::new(Plane {
             decided: ArcSwap::from_pointee(Decided { snapshot: parts.snapshot, book }),
             settings: ArcSwap::from_pointee(parts.settings),
@@ -72,7 +74,7 @@ impl Plane {
             clients: ArcSwap::from_pointee(parts.clients),
             access_log: ArcSwap::from_pointee(parts.access_log),
             addresses: parts.addresses,
-            ledger: Ledger::new(parts.workers),
+            ledger,
             generation: AtomicU64::new(0),
             started: Instant::now(),
         })

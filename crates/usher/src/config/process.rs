@@ -11,7 +11,7 @@ use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbui
 use usher_core::catalog::Node;
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::tls::KeyPair;
-use usher_node::settings::{AccessLog, Api, Listen, LogTarget, Process};
+use usher_node::settings::{AccessLog, Api, LogTarget, Process};
 
 use super::quantity::{bytes, duration, network, socket};
 
@@ -184,8 +184,7 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
     let proxies = proxies.iter().flat_map(Cursor::list);
     process.front.trusted_proxies = proxies.filter_map(|item| network(&item)).collect();
     process.api = section("api", &API).and_then(|api| read_api(&api, &mut taken));
-    let silent = process.listen == Listen::default() && process.api.is_none();
-    if silent && ["listen", "api"].iter().all(|key| root.get(key).is_none()) {
+    if !process.listens() && ["listen", "api"].iter().all(|key| root.get(key).is_none()) {
         root.cursor()
             .note("nothing listens: name an address in listen or api");
     }

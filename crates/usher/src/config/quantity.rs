@@ -30,7 +30,10 @@ const UNITS_OF_SIZE: [(&str, u64); 4] = [
 pub(super) fn duration(value: &Cursor<'_>, range: RangeInclusive<Duration>) -> Option<Duration> {
     let found = value.value().as_str().and_then(parse_duration);
     let Some(found) = found else {
-        value.fault("must be a duration such as 250ms, 30s, 5m or 1h");
+        let written = value.value();
+        value.fault(format_args!(
+            "{written} is not a duration such as 250ms, 30s, 5m or 1h"
+        ));
         return None;
     };
     if !range.contains(&found) {

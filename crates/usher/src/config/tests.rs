@@ -221,7 +221,7 @@ fn the_kinds_of_faults() {
     );
     refused(
         &with("shutdown:\n  grace: 30"),
-        &["2:10: shutdown.grace must be a duration such as 250ms, 30s, 5m or 1h"],
+        &["2:10: shutdown.grace 30 is not a duration such as 250ms, 30s, 5m or 1h"],
     );
     refused(
         "a: 1\na: 2",

@@ -45,6 +45,7 @@ fn the_demonstration_shares_fails_over_and_takes_back() {
     assert!((0..50).all(|_| turn() == "green"));
     order("/recover");
     eventually("blue to be back", || (turn() == "blue").then_some(()));
+    drop(wire); // or it would be kept to the end of the grace
     assert_eq!(usher.stop().code(), Some(0));
 }
 

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, accept_hdr, client};
 
 use crate::support::config::HOST;
 use crate::support::endpoint::Visit;
-use crate::support::{Config, Endpoint, PATIENCE, Usher};
+use crate::support::{Config, Endpoint, PATIENCE, Usher, Wire};
 
 /// Sends every message back; takes the subprotocol `chat` when it is offered.
 fn echo(visit: &mut Visit) {
@@ -180,23 +180,27 @@ fn an_upgrade_that_is_never_answered_is_524() {
 
 #[test]
 fn no_deadline_of_requests_ends_an_open_socket() {
-    let names = [
-        "response_header",
-        "client_header",
-        "client_body_idle",
-        "keep_alive",
-        "body_idle",
-    ];
+    let names = ["response_header", "client_header", "client_body_idle", "keep_alive"];
     let (_endpoint, usher) = serving(&names.map(|name| (name, "400ms")));
     let mut socket = open(&usher);
-    let wire = crate::support::Wire::over(socket.get_ref().try_clone().unwrap());
-    let mut wire = wire;
-    assert!(
-        wire.stays_open(Duration::from_millis(1500)),
-        "silence is no fault in a WebSocket"
-    );
+    let mut wire = Wire::over(socket.get_ref().try_clone().unwrap());
+    assert!(wire.stays_open(Duration::from_millis(1500)), "silence is no fault in a WebSocket");
     socket.send(Message::text("still here")).unwrap();
     assert_eq!(socket.read().unwrap(), Message::text("still here"));
+}
+
+#[test]
+fn a_socket_on_which_nothing_moves_at_all_is_given_up() {
+    let (_endpoint, usher) = serving(&[("body_idle", "500ms")]);
+    let mut socket = open(&usher);
+    for _ in 0..8 {
+        let mut wire = Wire::over(socket.get_ref().try_clone().unwrap());
+        assert!(wire.stays_open(Duration::from_millis(150)), "each message begins it anew");
+        socket.send(Message::text("beat")).unwrap();
+        assert_eq!(socket.read().unwrap(), Message::text("beat"));
+    }
+    Wire::over(socket.get_ref().try_clone().unwrap()).rest();
+    assert_eq!(usher.access_log(1)[0]["error"], "tunnel-idle");
 }
 
 #[test]
@@ -234,6 +238,7 @@ fn an_open_socket_is_one_request_in_the_log_when_it_ends() {
     usher.expect_metric("usher_http_in_flight", 1.0);
     socket.close(None).unwrap();
     while socket.read().is_ok() {}
+    drop(socket);
     let line = &usher.access_log(1)[0];
     assert_eq!(
         (&line["status"], &line["path"]),

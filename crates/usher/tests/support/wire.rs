@@ -195,7 +195,13 @@ impl Wire {
         }
         self.socket.set_read_timeout(Some(time)).unwrap();
         let mut byte = [0];
-        let silent = matches!(self.stream.read(&mut byte), Err(e) if is_timeout(&e));
+        let silent = match self.stream.read(&mut byte) {
+            Ok(count) => {
+                self.buffer.extend_from_slice(&byte[..count]);
+                false
+            }
+            Err(e) => is_timeout(&e),
+        };
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         silent
     }
