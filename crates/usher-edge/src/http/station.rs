@@ -204,10 +204,11 @@ impl Station {
         let Place { address, scheme, .. } = listener.place;
         let tls = (scheme == Scheme::Https).then(|| self.tls.clone());
         let drain = Rc::clone(&listener.drain);
-        let serving = greet::serve(Rc::clone(&self.worker), accepted, address, tls, drain);
+        let worker = Rc::clone(&self.worker);
         let handle = spawn_local(async move {
             let _task = task;
-            serving.await;
+            // Made here and not outside: what is moved into a task is held by it twice.
+            greet::serve(worker, accepted, address, tls, drain).await;
         });
         listener.tasks.borrow_mut().insert(handle.abort_handle());
     }
