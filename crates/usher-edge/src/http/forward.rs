@@ -133,7 +133,7 @@ impl Forwarded<'_> {
         out.extend_from_slice(b"X-Forwarded-For: ");
         if self.trusted {
             for (name, value) in received {
-                if name.eq_ignore_ascii_case(b"x-forwarded-for") {
+                if name.eq_ignore_ascii_case(b"x-forwarded-for") && !value.is_empty() {
                     out.extend_from_slice(value);
                     out.extend_from_slice(b", ");
                 }
@@ -355,6 +355,12 @@ mod tests {
              X-Forwarded-For: 198.51.100.7, 203.0.113.5:4711, 10.0.0.9\r\n\
              X-Request-ID: abc-1\r\n"
         );
+    }
+
+    #[test]
+    fn an_empty_claim_leaves_no_empty_entry() {
+        let written = written("10.0.0.9", &[("X-Forwarded-For", "")]);
+        assert!(written.starts_with("X-Forwarded-For: 10.0.0.9\r\n"), "{written}");
     }
 
     #[test]

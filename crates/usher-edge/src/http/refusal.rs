@@ -6,6 +6,7 @@
 //! of refused requests must be cheaper to answer than to send.
 
 use std::sync::LazyLock;
+use std::time::SystemTime;
 
 use super::forward::RequestId;
 
@@ -83,7 +84,8 @@ impl Failure {
         for part in [before, self.reason, between, id, after] {
             body.extend_from_slice(part.as_bytes());
         }
-        Page { failure: self, form, request_id: *request_id, body }
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        Page { failure: self, form, request_id: *request_id, date, body }
     }
 }
 
@@ -99,6 +101,7 @@ pub struct Page {
     failure: Failure,
     form: Form,
     request_id: RequestId,
+    date: String,
     /// The body; to `HEAD` only its length is sent.
     pub body: Vec<u8>,
 }
@@ -122,6 +125,7 @@ impl Page {
         let always = [
             ("content-type", self.form.content_type()),
             ("cache-control", "no-store"),
+            ("date", &*self.date),
             ("x-request-id", self.request_id.as_str()),
         ];
         let sometimes = [("retry-after", retry_after), ("allow", allow)];
@@ -472,7 +476,7 @@ mod tests {
             let page = failure.page(std::iter::empty(), &RequestId::new(1));
             page.fields().map(|(name, _)| name).collect::<Vec<_>>()
         };
-        let always = ["content-type", "cache-control", "x-request-id"];
+        let always = ["content-type", "cache-control", "date", "x-request-id"];
         assert_eq!(names(Failure::UNKNOWN_HOST), always);
         assert_eq!(names(Failure::METHOD), [&always[..], &["allow"]].concat());
         assert_eq!(names(Failure::NO_ENDPOINT), [&always[..], &["retry-after"]].concat());

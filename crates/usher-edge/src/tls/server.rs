@@ -236,7 +236,7 @@ mod tests {
         let pairs = [
             write(folder, "a", &["a.example.com", "Upper.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256),
             write(folder, "b", &["*.example.com", "b.example.com"], &rcgen::PKCS_ED25519),
-            write(folder, "c", &["a.example.com"], &rcgen::PKCS_ECDSA_P384_SHA384),
+            write(folder, "c", &["a.example.com"], &rcgen::PKCS_RSA_SHA256),
         ];
         Certificates::load(&pairs).expect("fine")
     }

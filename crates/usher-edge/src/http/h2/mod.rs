@@ -134,14 +134,15 @@ impl Streams {
 /// One stream; it has ended when this is dropped.
 struct Active {
     streams: Rc<Streams>,
+    worker: Rc<Worker>,
     /// The client let it end.
     ended_well: bool,
 }
 
 impl Active {
-    fn begin(streams: &Rc<Streams>) -> Active {
+    fn begin(streams: &Rc<Streams>, worker: &Rc<Worker>) -> Active {
         streams.active.set(streams.active.get() + 1);
-        Active { streams: Rc::clone(streams), ended_well: false }
+        Active { streams: Rc::clone(streams), worker: Rc::clone(worker), ended_well: false }
     }
 
     fn end(mut self, well: bool) {
@@ -153,6 +154,9 @@ impl Drop for Active {
     fn drop(&mut self) {
         let Streams { active, idle_since, abandoned, waker, .. } = &*self.streams;
         active.set(active.get() - 1);
+        if std::thread::panicking() {
+            self.worker.plane().ledger().panicked();
+        }
         let count = abandoned.get();
         abandoned.set(if self.ended_well { count.saturating_sub(1) } else { count + 1 });
         if active.get() == 0 {
@@ -284,10 +288,9 @@ impl Driver {
     }
 
     fn begin(&self, (request, respond): (Request<RecvStream>, SendResponse<Bytes>)) {
-        let active = Active::begin(&self.streams);
-        let worker = Rc::clone(&self.worker);
+        let active = Active::begin(&self.streams, &self.worker);
         spawn_local(async move {
-            let well = stream::serve(&worker, &active.streams.conn, request, respond).await;
+            let well = stream::serve(&active.worker, &active.streams.conn, request, respond).await;
             active.end(well);
         });
     }
