@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use usher_core::request::Scheme;
 
+use super::descriptors;
 use super::guests::Guests;
 use super::listen::{self, ListenError};
 use super::plane::Plane;
@@ -76,11 +77,13 @@ impl std::fmt::Debug for Front {
 }
 
 impl Front {
-    /// Starts the workers of `plane`, as many as it was made for; none listens yet.
+    /// Starts the workers of `plane`, as many as it was made for; none listens yet. Raises the
+    /// process's limit of file descriptors as far as it may.
     ///
     /// # Errors
     /// The system has no thread, descriptor or randomness for it.
     pub fn start(plane: &Arc<Plane>) -> Result<Front, StartError> {
+        descriptors::raise(plane.settings().limits.connections);
         let tls = ServerConfigs::new(Arc::clone(plane.certificates())).map_err(StartError::Tls)?;
         let workers = plane.ledger().workers();
         let (senders, receivers): (Vec<Orders>, Vec<_>) =

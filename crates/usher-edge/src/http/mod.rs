@@ -7,6 +7,7 @@ mod buffer;
 mod census;
 mod connection;
 mod deadline;
+mod descriptors;
 mod drain;
 mod exchange;
 mod forward;

@@ -9,6 +9,7 @@ mod frames;
 mod h2_hostile;
 mod h2_traffic;
 mod limits;
+mod reload;
 mod seen;
 mod tls;
 

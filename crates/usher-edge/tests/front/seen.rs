@@ -17,7 +17,7 @@ fn end(usher: Usher) -> Arc<usher_edge::http::Plane> {
     plane
 }
 
-fn scrape(plane: &Arc<usher_edge::http::Plane>) -> String {
+pub(crate) fn scrape(plane: &Arc<usher_edge::http::Plane>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(FrontMetrics(Arc::clone(plane))));
     let mut text = String::new();

@@ -267,7 +267,7 @@ impl Setup {
         }
     }
 
-    pub(crate) fn start(self) -> Usher {
+    fn draft(&self) -> Draft {
         let reference = |kind, name: &str| Reference { id: Id::derive("default", kind, name), text: name.to_owned() };
         let endpoints = self.endpoints.iter().enumerate().map(|(place, address)| Endpoint {
             id: Id::derive("default", Kind::Endpoint, &format!("eu {address}")),
@@ -288,7 +288,7 @@ impl Setup {
             steering: EndpointSteering::Random,
             endpoints_min: 1,
             monitoring: Monitoring::None,
-            tls: self.tls,
+            tls: self.tls.clone(),
         };
         let balancer = Balancer {
             id: Id::derive("default", Kind::Balancer, HOST),
@@ -310,7 +310,7 @@ impl Setup {
             always_use_https: self.always_use_https,
             tls: EndpointTls::default(),
         };
-        let draft = Draft {
+        Draft {
             node: Node {
                 name: "test".to_owned(),
                 code: "TST".to_owned(),
@@ -325,17 +325,25 @@ impl Setup {
             pools: vec![pool],
             balancers: vec![balancer],
             interval_min: Duration::from_secs(10),
-        };
-        let trust = draft.pools[0].tls.ca.as_deref().map(Into::into);
+        }
+    }
+
+    /// What such a front decides with.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        let catalog = Catalog::check(self.draft()).expect("a catalog without faults");
+        Arc::new(Snapshot::presumed(Arc::new(catalog)))
+    }
+
+    pub(crate) fn start(self) -> Usher {
+        let trust = self.tls.ca.as_deref().map(Into::into);
         let profiles = [
             TrustProfile::default(),
             TrustProfile { verify: true, ca: trust.clone(), ..TrustProfile::default() },
             TrustProfile { ca: trust, ..TrustProfile::default() },
         ];
-        let catalog = Catalog::check(draft).expect("a catalog without faults");
         let clients = ClientConfigs::load(profiles).expect("trust");
         let plane = Plane::new(Parts {
-            snapshot: Arc::new(Snapshot::presumed(Arc::new(catalog))),
+            snapshot: self.snapshot(),
             settings: self.settings,
             certificates: self.certificates,
             clients,
