@@ -131,7 +131,7 @@ fn choose_endpoint(
     } else {
         &health.candidates
     };
-    let weights = steering.weigh(candidates.iter().copied());
+    let weights = steering.weigh(candidates);
     tracer.endpoints(|| endpoints_traced(snapshot, pool, fallback, &weights));
     let name = |place: usize| &snapshot.catalog().pool(pool).endpoints[place].name;
     let Some(first) = weights.draw(mix(draw, Purpose::Endpoint)) else {
@@ -145,7 +145,7 @@ fn choose_endpoint(
             name(first)
         )
     });
-    let second = weights.without(first).draw(mix(draw, Purpose::Retry));
+    let second = weights.draw_other(first, mix(draw, Purpose::Retry));
     tracer.step(StepKind::Retry, || match second {
         Some(place) => format!("if it cannot be connected to: endpoint {:?}", name(place)),
         None => "if it cannot be connected to: no other endpoint".to_owned(),
@@ -225,7 +225,7 @@ fn endpoints_traced(
         name: view.name.clone(),
         address: view.address.to_string(),
         port: view.port,
-        usable: candidates[place].is_some(),
+        usable: !candidates[place].is_zero(),
         state: health.state,
         reason: health.reason_shown().to_string(),
         weight: health.weight.as_f64(),

@@ -76,10 +76,10 @@ pub(crate) struct PoolHealth {
     pub(crate) endpoints: Box<[EndpointHealth]>,
     /// May be chosen by steering.
     pub(crate) usable: bool,
-    /// The endpoints that steering may choose, by place.
-    pub(crate) candidates: Box<[Option<Weight>]>,
+    /// The weight of each endpoint by place, 0 where steering may not choose it.
+    pub(crate) candidates: Box<[Weight]>,
     /// The same when this is the fallback pool and no pool is usable.
-    pub(crate) last_resort: Box<[Option<Weight>]>,
+    pub(crate) last_resort: Box<[Weight]>,
 }
 
 impl PoolHealth {
@@ -122,31 +122,32 @@ impl PoolHealth {
             };
             works && endpoint.resolves()
         };
-        let weighted = |endpoint: &EndpointHealth| !endpoint.weight.is_zero();
-        let weights = |may: &dyn Fn(&EndpointHealth) -> bool| -> Box<[Option<Weight>]> {
-            endpoints
-                .iter()
-                .map(|endpoint| may(endpoint).then_some(endpoint.weight))
-                .collect()
+        // One that `may` not be chosen has no weight.
+        let weights = |may: &dyn Fn(&EndpointHealth) -> bool, weight: &dyn Fn(Weight) -> Weight| {
+            let own = |endpoint: &EndpointHealth| match may(endpoint) {
+                true => weight(endpoint.weight),
+                false => Weight::ZERO,
+            };
+            endpoints.iter().map(own).collect::<Box<[Weight]>>()
         };
-        let candidates = weights(&|endpoint| healthy(endpoint) && weighted(endpoint));
+        let nothing = |weights: &[Weight]| weights.iter().all(|weight| weight.is_zero());
+        let candidates = weights(&healthy, &|weight| weight);
         let carries = match state {
             PoolState::Healthy | PoolState::Degraded => true,
             PoolState::Unknown => !monitored,
             PoolState::Critical | PoolState::Disabled => false,
         };
-        let usable = carries && candidates.iter().any(Option::is_some);
-        // In the fallback pool a weight of 0 only counts beside weights above 0.
-        let mut last_resort = match endpoints.iter().any(healthy) {
-            _ if state == PoolState::Disabled => vec![None; endpoints.len()].into(),
-            true => weights(&healthy),
-            false => weights(&enabled),
+        let usable = carries && !nothing(&candidates);
+        // As the fallback pool: the healthy ones if there are any, else all; and if all that is left
+        // has weight 0, equal shares.
+        let left: &dyn Fn(&EndpointHealth) -> bool = match endpoints.iter().any(healthy) {
+            _ if state == PoolState::Disabled => &|_| false,
+            true => &healthy,
+            false => &enabled,
         };
-        if last_resort.iter().flatten().all(|weight| weight.is_zero()) {
-            last_resort
-                .iter_mut()
-                .flatten()
-                .for_each(|weight| *weight = Weight::ONE);
+        let mut last_resort = weights(left, &|weight| weight);
+        if nothing(&last_resort) {
+            last_resort = weights(left, &|_| Weight::ONE);
         }
         PoolHealth {
             state,

@@ -37,7 +37,9 @@ impl PoolSteering {
     pub fn weigh(self, candidates: impl Iterator<Item = Option<Weight>>) -> Weights {
         match self {
             PoolSteering::Off => off::weigh(candidates),
-            PoolSteering::Random => random::weigh(candidates),
+            PoolSteering::Random => {
+                random::weigh(candidates.map(|candidate| candidate.unwrap_or(Weight::ZERO)))
+            }
         }
     }
 }
@@ -62,11 +64,11 @@ impl EndpointSteering {
         }
     }
 
-    /// The chance of each candidate; a `None` is not usable.
+    /// The chance of each candidate, in proportion to its weight; one of weight 0 is not usable.
     #[must_use]
-    pub fn weigh(self, candidates: impl Iterator<Item = Option<Weight>>) -> Weights {
+    pub fn weigh(self, candidates: &[Weight]) -> Weights {
         match self {
-            EndpointSteering::Random => random::weigh(candidates),
+            EndpointSteering::Random => random::weigh(candidates.iter().copied()),
         }
     }
 }

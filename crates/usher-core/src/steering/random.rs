@@ -4,6 +4,6 @@
 
 use super::{Weight, Weights};
 
-pub(super) fn weigh(candidates: impl Iterator<Item = Option<Weight>>) -> Weights {
-    Weights::of(candidates.map(|candidate| candidate.unwrap_or(Weight::ZERO)))
+pub(super) fn weigh(candidates: impl Iterator<Item = Weight>) -> Weights {
+    Weights::of(candidates)
 }

@@ -1,0 +1,56 @@
+//! A decision allocates nothing: counted, since nobody sees it in a review.
+//!
+//! One test in a file of its own, because the counter sees every thread of the process.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use usher_core::snapshot::{NoCounts, Snapshot};
+use usher_core::steering::PoolSteering;
+use usher_core::time::Mono;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// The trait of a global allocator is unsafe to implement; this one only counts and passes on.
+#[allow(unsafe_code, reason = "there is no other way to count allocations")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same here.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `alloc` above, which is that of `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_decision_allocates_nothing() {
+    for steering in PoolSteering::ALL {
+        let snapshot = Snapshot::presumed(support::catalog(4, 10, 100, steering));
+        let hosts = ["lb2.example.com", "nowhere.example.org"];
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let mut forwarded = 0;
+        for draw in 0..1_000u64 {
+            for host in hosts {
+                let request = support::request(host, draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let decision = snapshot.decide(&request, &NoCounts, Mono::ZERO);
+                forwarded += u64::from(matches!(
+                    decision,
+                    usher_core::decision::Decision::Forward { .. }
+                ));
+            }
+        }
+        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        assert_eq!((allocations, forwarded), (0, 1_000), "{steering:?}");
+    }
+}
