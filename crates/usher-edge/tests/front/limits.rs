@@ -58,3 +58,20 @@ fn a_raised_limit_lets_in_who_waits() {
     usher.plane.configure(settings);
     assert_eq!(status(&second.message().0), 200);
 }
+
+#[test]
+fn connections_are_spread_over_the_workers() {
+    let origin = Origin::echo();
+    let mut setup = Setup::to(&[origin.address]);
+    setup.workers = 4;
+    let usher = setup.start();
+    let mut clients: Vec<_> = (0..32).map(|_| usher.client()).collect();
+    for client in &mut clients {
+        client.send(get("/"));
+        client.message();
+    }
+    // Each worker keeps connections to endpoints of its own, and needed one at a time.
+    let said: Vec<_> = (0..4).map(|_| origin.said()).collect();
+    assert_eq!(said, ["connection 0", "connection 1", "connection 2", "connection 3"]);
+    assert!(origin.is_silent());
+}

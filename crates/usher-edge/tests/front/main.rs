@@ -1,6 +1,5 @@
 //! The front as a whole: listeners, TLS, HTTP/2, what is logged and counted, and how it ends.
 
-#[allow(dead_code, reason = "shared with the tests of HTTP/1.1")]
 #[path = "../http1/kit.rs"]
 mod kit;
 

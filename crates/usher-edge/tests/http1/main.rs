@@ -1,7 +1,6 @@
 //! HTTP/1.1 in, HTTP/1.1 out, byte by byte: what an endpoint sees of a client and the reverse.
 
 mod endpoint_tls;
-#[allow(dead_code, reason = "shared with the tests of the whole front")]
 mod kit;
 
 use std::time::Duration;
