@@ -132,7 +132,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, io: Stream, conn: ConnInfo) {
         After::Next | After::Close => session.close().await,
         After::Linger => session.linger().await,
         After::Reset => drop(session.io.socket().set_zero_linger()),
-        After::Http2 => session.hand_over().await,
+        After::Http2 => Box::pin(session.hand_over()).await,
     }
 }
 
