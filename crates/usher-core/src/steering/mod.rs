@@ -68,7 +68,7 @@ impl EndpointSteering {
     #[must_use]
     pub fn weigh(self, candidates: &[Weight]) -> Weights {
         match self {
-            EndpointSteering::Random => random::weigh(candidates.iter().copied()),
+            EndpointSteering::Random => random::weigh_slice(candidates),
         }
     }
 }

@@ -7,3 +7,7 @@ use super::{Weight, Weights};
 pub(super) fn weigh(candidates: impl Iterator<Item = Weight>) -> Weights {
     Weights::of(candidates)
 }
+
+pub(super) fn weigh_slice(candidates: &[Weight]) -> Weights {
+    Weights::of_slice(candidates)
+}

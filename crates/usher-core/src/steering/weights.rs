@@ -42,7 +42,8 @@ impl Weight {
 pub struct Weights {
     each: [u32; CANDIDATES_MAX],
     len: usize,
-    total: u64,
+    /// At most 256 x 100: small numbers, so that sums are done several at a time.
+    total: u32,
 }
 
 impl Weights {
@@ -63,7 +64,7 @@ impl Weights {
         if let Some(each) = weights.each.get_mut(candidate) {
             *each = Weight::ONE.0;
             weights.len = candidate + 1;
-            weights.total = u64::from(Weight::ONE.0);
+            weights.total = Weight::ONE.0;
         }
         weights
     }
@@ -76,8 +77,20 @@ impl Weights {
         for (each, weight) in weights.each.iter_mut().zip(candidates) {
             *each = weight.0;
             weights.len += 1;
-            weights.total += u64::from(weight.0);
+            weights.total += weight.0;
         }
+        weights
+    }
+
+    /// The same for weights that lie in one piece.
+    #[must_use]
+    pub fn of_slice(candidates: &[Weight]) -> Weights {
+        let mut weights = Weights::none();
+        weights.len = candidates.len().min(CANDIDATES_MAX);
+        for (each, weight) in weights.each[..weights.len].iter_mut().zip(candidates) {
+            *each = weight.0;
+        }
+        weights.total = weights.each[..weights.len].iter().sum();
         weights
     }
 
@@ -94,41 +107,38 @@ impl Weights {
         if each == 0 {
             0.0
         } else {
-            f64::from(each) / self.total as f64
+            f64::from(each) / f64::from(self.total)
         }
     }
 
     /// The candidate that `draw`, 64 random bits, falls on; `None` when there is none.
     #[must_use]
     pub fn draw(&self, draw: u64) -> Option<usize> {
-        self.find(part_of(self.total, draw))
+        self.find(place(self.total, draw))
     }
 
     /// The same as if the chance of `candidate` were 0.
     #[must_use]
     pub fn draw_other(&self, candidate: usize, draw: u64) -> Option<usize> {
-        let before: u64 = self.each[..candidate]
-            .iter()
-            .map(|&each| u64::from(each))
-            .sum();
-        let own = u64::from(self.each[candidate]);
-        let place = part_of(self.total - own, draw);
+        let before: u32 = self.each[..candidate].iter().sum();
+        let own = self.each[candidate];
+        let place = place(self.total - own, draw);
         self.find(if place < before { place } else { place + own })
     }
 
     /// The candidate whose part of the total holds `place`.
-    fn find(&self, place: u64) -> Option<usize> {
+    fn find(&self, place: u32) -> Option<usize> {
         // Whole blocks are summed at once, which is several times faster than one by one.
         const BLOCK: usize = 16;
         let mut left = place;
         for (block, each) in self.each[..self.len].chunks(BLOCK).enumerate() {
-            let sum: u64 = each.iter().map(|&each| u64::from(each)).sum();
+            let sum: u32 = each.iter().sum();
             if left >= sum {
                 left -= sum;
                 continue;
             }
             for (candidate, &each) in each.iter().enumerate() {
-                match left.checked_sub(u64::from(each)) {
+                match left.checked_sub(each) {
                     Some(rest) => left = rest,
                     None => return Some(block * BLOCK + candidate),
                 }
@@ -136,6 +146,12 @@ impl Weights {
         }
         None
     }
+}
+
+/// Where `draw` falls in `total`.
+fn place(total: u32, draw: u64) -> u32 {
+    // Less than `total`, so it fits.
+    part_of(u64::from(total), draw) as u32
 }
 
 #[cfg(test)]
@@ -147,7 +163,7 @@ mod tests {
     }
 
     /// The draw that falls on `place` of `total`.
-    fn draw_at(place: u64, total: u64) -> u64 {
+    fn draw_at(place: u32, total: u32) -> u64 {
         ((u128::from(place) << 64) / u128::from(total)) as u64 + 1
     }
 
@@ -160,7 +176,7 @@ mod tests {
             assert_eq!(all.draw(draw_at(place, all.total)), Some(candidate));
         }
         for without in [1, 2, 3, 15, 17, 39] {
-            let left = all.total - hundredths[without] as u64;
+            let left = all.total - hundredths[without];
             for (place, candidate) in
                 (0..).zip(expected().filter(|&candidate| candidate != without))
             {
