@@ -32,6 +32,9 @@ fn no_connection_is_cut_and_no_request_lost_by_any_change() {
                         client.send(get("/"));
                         assert_eq!(status(&client.message().0), 200);
                     }
+                    // Closed only after the last request is over on the other side, too.
+                    client.shut();
+                    client.ended();
                 })
             })
             .collect();
