@@ -63,7 +63,13 @@ impl BufferPool {
     /// A buffer of [`BUFFER_SIZE`] bytes, which takes its memory when it is first filled.
     #[must_use]
     pub fn buffer(&self) -> Buffer {
-        Buffer { shelves: Rc::clone(&self.0), bytes: Box::default(), start: 0, end: 0, size: BUFFER_SIZE }
+        Buffer {
+            shelves: Rc::clone(&self.0),
+            bytes: Box::default(),
+            start: 0,
+            end: 0,
+            size: BUFFER_SIZE,
+        }
     }
 }
 
@@ -117,7 +123,8 @@ impl Buffer {
             let mut larger = self.shelves.lend(size);
             let held = self.end - self.start;
             larger[..held].copy_from_slice(self.data());
-            self.shelves.take_back(std::mem::replace(&mut self.bytes, larger));
+            self.shelves
+                .take_back(std::mem::replace(&mut self.bytes, larger));
             (self.start, self.end) = (0, held);
         }
     }

@@ -91,8 +91,14 @@ impl<'a> Answer<'a> {
 }
 
 /// The fields of a parsed head that go on to the other side.
-pub(crate) fn forwarded<'a>(fields: &'a Fields, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    fields.iter().filter(|field| field.forwarded).map(|field| (field.name.of(bytes), field.value.of(bytes)))
+pub(crate) fn forwarded<'a>(
+    fields: &'a Fields,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    fields
+        .iter()
+        .filter(|field| field.forwarded)
+        .map(|field| (field.name.of(bytes), field.value.of(bytes)))
 }
 
 /// What went wrong on the client's side.
@@ -140,10 +146,14 @@ pub(crate) trait Client {
     ) -> Result<(), EncodeFault>;
 
     /// Takes bytes of the answer's body: how many, at least one. `piece` is not empty.
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, ClientFault>>;
+    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8])
+    -> Poll<Result<usize, ClientFault>>;
 
     /// Queues the end of the body.
-    fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), EncodeFault>;
+    fn finish<'a>(
+        &mut self,
+        trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), EncodeFault>;
 
     /// Waits until all that is queued is out.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientFault>>;
@@ -167,7 +177,10 @@ impl From<ConnectFailure> for Failure {
 /// Whether the client's connection ends with this answer: after these nobody knows where its next
 /// request starts, or whether it is worth reading.
 pub(crate) fn closes(status: u16) -> bool {
-    matches!(status, 400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 501 | 505)
+    matches!(
+        status,
+        400 | 405 | 408 | 413 | 414 | 417 | 431 | 500 | 501 | 505
+    )
 }
 
 /// How an exchange left the client's side.
@@ -217,7 +230,13 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
 ) -> End {
     let view = worker.view();
     let peer = conn.peer.ip();
-    let visitor = Visitor::read(peer, conn.scheme(), conn.trusted, &view.settings.trusted_proxies, asked.fields.all());
+    let visitor = Visitor::read(
+        peer,
+        conn.scheme(),
+        conn.trusted,
+        &view.settings.trusted_proxies,
+        asked.fields.all(),
+    );
     let request_id = RequestId::of(conn.trusted, asked.fields.all(), worker.draw());
     let mut exchange = Exchange {
         worker,
@@ -296,12 +315,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             draw: self.worker.draw(),
         };
         let view = self.view;
-        match view.snapshot.decide(&request, &*view.book, self.worker.now()) {
+        match view
+            .snapshot
+            .decide(&request, &*view.book, self.worker.now())
+        {
             Decision::Forward { balancer, attempts } => {
                 self.report.balancer = Some(balancer);
                 self.forward(balancer, attempts).await
             }
-            Decision::Respond { balancer, with: Response::RedirectToHttps } => {
+            Decision::Respond {
+                balancer,
+                with: Response::RedirectToHttps,
+            } => {
                 self.report.balancer = Some(balancer);
                 self.redirect().await
             }
@@ -325,7 +350,10 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 Ok(end) => return end,
                 Err(failure) => failure,
             };
-            let Some(other) = attempts.retry.filter(|_| retry.is_none() && self.client.received() == 0) else {
+            let Some(other) = attempts
+                .retry
+                .filter(|_| retry.is_none() && self.client.received() == 0)
+            else {
                 return self.refuse(failure.into()).await;
             };
             retry = worker.retry(view, balancer);
@@ -337,12 +365,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// One endpoint, over a kept connection or a new one.
-    async fn attempt(&mut self, balancer: BalancerIx, endpoint: EndpointIx) -> Result<End, ConnectFailure> {
+    async fn attempt(
+        &mut self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+    ) -> Result<End, ConnectFailure> {
         let (view, worker) = (self.view, self.worker);
         let _open = worker.open(view, endpoint);
         let since = Instant::now();
         let addresses = worker.plane().addresses();
-        let kept = worker.upstream().take(&self.target(balancer, endpoint), addresses);
+        let kept = worker
+            .upstream()
+            .take(&self.target(balancer, endpoint), addresses);
         let mut connection = match kept {
             Some(connection) => connection,
             // Boxed: connecting is rare and large, and would set the size of every connection.
@@ -390,7 +424,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let asked = self.asked;
         let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
         let host = replaced.map_or(asked.authority, str::as_bytes);
-        let kept_max = if reused && asked.method.is_idempotent() { REPEATED_MAX } else { 0 };
+        let kept_max = if reused && asked.method.is_idempotent() {
+            REPEATED_MAX
+        } else {
+            0
+        };
         let out = self.bench.out.begin(asked.body, kept_max);
         write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
         write_field(out, b"host", host)?;
@@ -417,7 +455,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// Moves the bytes, from where the request is: `finished` when all of it is queued.
-    async fn pump(&mut self, connection: &mut Connection, finished: &mut bool, since: Instant) -> Ended {
+    async fn pump(
+        &mut self,
+        connection: &mut Connection,
+        finished: &mut bool,
+        since: Instant,
+    ) -> Ended {
         let mut pump = Pump {
             client: &mut *self.client,
             io: &mut connection.io,
@@ -425,11 +468,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             head: &mut self.bench.head,
             buffer: self.worker.buffers().buffer(),
             incoming: &mut self.bench.incoming,
-            asked: http1::Asked { method: self.asked.method, websocket: self.asked.websocket },
+            asked: http1::Asked {
+                method: self.asked.method,
+                websocket: self.asked.websocket,
+            },
             limits: &self.limits,
             timeouts: &self.view.settings.timeouts,
             deadline: &mut *self.deadline,
-            sending: if *finished { Sending::Flushing } else { Sending::Body },
+            sending: if *finished {
+                Sending::Flushing
+            } else {
+                Sending::Body
+            },
             finished,
             answering: Answering::Head,
             expects: self.asked.expects,
@@ -455,11 +505,22 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// Both ways until both ends have closed. The word for what broke it, if something did.
-    async fn tunnel(&mut self, connection: &mut Connection, leftover: Buffer) -> Option<&'static str> {
+    async fn tunnel(
+        &mut self,
+        connection: &mut Connection,
+        leftover: Buffer,
+    ) -> Option<&'static str> {
         let idle = self.view.settings.timeouts.body_idle;
         let (client, buffer) = self.client.raw()?;
         // Boxed, as connecting is.
-        let tunnel = tunnel::run(client, buffer.take(), &mut connection.io, leftover, self.deadline, idle);
+        let tunnel = tunnel::run(
+            client,
+            buffer.take(),
+            &mut connection.io,
+            leftover,
+            self.deadline,
+            idle,
+        );
         let passed = Box::pin(tunnel).await;
         (self.report.received, self.report.sent) = (passed.received, passed.sent);
         passed.error
@@ -507,16 +568,28 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     fn queue(&mut self, failure: Failure, closes: bool) -> Result<(), EncodeFault> {
-        let accept = self.asked.fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
+        let accept = self
+            .asked
+            .fields
+            .all()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
         let page = failure.page(accept.map(|(_, value)| value), &self.request_id);
-        self.client.answer(page.status(), page.fields(), &page.body, closes)
+        self.client
+            .answer(page.status(), page.fields(), &page.body, closes)
     }
 
     async fn redirect(&mut self) -> End {
         self.report.status = 301;
         // Without the port: it belongs to the plain listener.
-        let location = format!("{}://{}{}", Scheme::Https.as_str(), self.asked.host, self.asked.uri);
-        let queued = self.client.answer(301, [("location", &*location)].into_iter(), b"", false);
+        let location = format!(
+            "{}://{}{}",
+            Scheme::Https.as_str(),
+            self.asked.host,
+            self.asked.uri
+        );
+        let queued = self
+            .client
+            .answer(301, [("location", &*location)].into_iter(), b"", false);
         self.flush(queued).await
     }
 
@@ -525,7 +598,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         if queued.is_err() {
             return End::Cut;
         }
-        self.deadline.set_after(self.view.settings.timeouts.body_idle);
+        self.deadline
+            .set_after(self.view.settings.timeouts.body_idle);
         let flushed = poll_fn(|cx| match self.client.poll_flush(cx) {
             Poll::Pending => self.deadline.poll(cx).map(|()| Err(ClientFault::Gone)),
             flushed => flushed,
@@ -535,7 +609,10 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     fn record(&self) {
         let asked = self.asked;
-        let path = asked.uri.split_once('?').map_or(asked.uri, |(path, _)| path);
+        let path = asked
+            .uri
+            .split_once('?')
+            .map_or(asked.uri, |(path, _)| path);
         let duration = asked.started.elapsed();
         self.worker.record(
             self.view,
@@ -671,9 +748,10 @@ impl<C: Client> Pump<'_, C> {
     /// A fault of the request is answered only while no other answer has begun.
     fn before_or_after(&self, ended: Ended) -> Ended {
         match (ended, self.answering) {
-            (Ended::Failed(fault), Answering::Body | Answering::Flushing | Answering::Switching) => {
-                Ended::Cut(fault.as_str())
-            }
+            (
+                Ended::Failed(fault),
+                Answering::Body | Answering::Flushing | Answering::Switching,
+            ) => Ended::Cut(fault.as_str()),
             (ended, _) => ended,
         }
     }
@@ -684,13 +762,21 @@ impl<C: Client> Pump<'_, C> {
             (Answering::Head | Answering::Interim, Sending::Body)
                 if self.waits_for_client && !(self.expects && self.client.received() == 0) =>
             {
-                (self.timeouts.client_body_idle, Ended::Failed(Failure::BODY_TIMEOUT))
+                (
+                    self.timeouts.client_body_idle,
+                    Ended::Failed(Failure::BODY_TIMEOUT),
+                )
             }
-            (Answering::Head | Answering::Interim, _) => {
-                (self.timeouts.response_header, Ended::Failed(Failure::RESPONSE_TIMEOUT))
-            }
+            (Answering::Head | Answering::Interim, _) => (
+                self.timeouts.response_header,
+                Ended::Failed(Failure::RESPONSE_TIMEOUT),
+            ),
             (Answering::Switching | Answering::Body | Answering::Flushing, _) => {
-                let word = if self.waits_for_client { "client-timeout" } else { "body-timeout" };
+                let word = if self.waits_for_client {
+                    "client-timeout"
+                } else {
+                    "body-timeout"
+                };
                 (self.timeouts.body_idle, Ended::Cut(word))
             }
         }
@@ -701,14 +787,16 @@ impl<C: Client> Pump<'_, C> {
         loop {
             match self.sending {
                 Sending::Body => match self.client.poll_next(cx) {
-                    Poll::Ready(Ok(Next::Piece)) => match self.out.poll_send(self.io, cx, self.client.piece()) {
-                        Poll::Ready(Ok(count)) => {
-                            self.client.advance(count);
-                            self.moved = true;
+                    Poll::Ready(Ok(Next::Piece)) => {
+                        match self.out.poll_send(self.io, cx, self.client.piece()) {
+                            Poll::Ready(Ok(count)) => {
+                                self.client.advance(count);
+                                self.moved = true;
+                            }
+                            Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
+                            Poll::Pending => return Ok(()),
                         }
-                        Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
-                        Poll::Pending => return Ok(()),
-                    },
+                    }
                     Poll::Ready(Ok(Next::End)) => {
                         self.moved = true;
                         *self.finished = true;
@@ -775,8 +863,9 @@ impl<C: Client> Pump<'_, C> {
                 }
                 Answering::Flushing => match self.client.poll_flush(cx)? {
                     Poll::Ready(()) => {
-                        let reusable =
-                            self.sending == Sending::Done && self.head.keep_alive && self.buffer.is_empty();
+                        let reusable = self.sending == Sending::Done
+                            && self.head.keep_alive
+                            && self.buffer.is_empty();
                         return Ok(Poll::Ready(Ended::Answered { reusable }));
                     }
                     Poll::Pending => return self.client_is_slow(),
@@ -799,7 +888,9 @@ impl<C: Client> Pump<'_, C> {
                 match parsed.map_err(|fault| invalid(fault.as_str()))? {
                     Parsed::Complete => break,
                     Parsed::Partial => {
-                        if !self.buffer.has_room() && !self.buffer.double(self.limits.head_bytes + 1024) {
+                        if !self.buffer.has_room()
+                            && !self.buffer.double(self.limits.head_bytes + 1024)
+                        {
                             return Err(invalid("head-too-large"));
                         }
                     }
@@ -810,12 +901,17 @@ impl<C: Client> Pump<'_, C> {
                 Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.has_spoken() => {
                     return Err(Ended::Silent);
                 }
-                Poll::Ready(Ok(0) | Err(_)) => return Err(Ended::Failed(Failure::new(520, "truncated-head"))),
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    return Err(Ended::Failed(Failure::new(520, "truncated-head")));
+                }
                 Poll::Ready(Ok(_)) => {}
             }
         }
         self.out.forget();
-        let answer = Answer { head: self.head, bytes: self.buffer.data() };
+        let answer = Answer {
+            head: self.head,
+            bytes: self.buffer.data(),
+        };
         let (queued, next) = match self.head.kind {
             ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
             ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
@@ -841,16 +937,18 @@ impl<C: Client> Pump<'_, C> {
         let incoming = &mut *self.incoming;
         loop {
             match incoming.poll_next(&mut self.buffer, self.io, cx) {
-                Poll::Ready(Ok(Next::Piece)) => match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
-                    Poll::Ready(count) => {
-                        incoming.advance(&mut self.buffer, count);
-                        self.moved = true;
+                Poll::Ready(Ok(Next::Piece)) => {
+                    match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
+                        Poll::Ready(count) => {
+                            incoming.advance(&mut self.buffer, count);
+                            self.moved = true;
+                        }
+                        Poll::Pending => {
+                            self.waits_for_client = true;
+                            return Ok(Poll::Pending);
+                        }
                     }
-                    Poll::Pending => {
-                        self.waits_for_client = true;
-                        return Ok(Poll::Pending);
-                    }
-                },
+                }
                 Poll::Ready(Ok(Next::End)) => {
                     let ended = self.client.finish(incoming.trailers());
                     ended.map_err(|_| Ended::Cut("internal"))?;

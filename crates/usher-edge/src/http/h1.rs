@@ -25,14 +25,14 @@ use super::deadline::Deadline;
 use super::drain::Drain;
 use super::exchange::{self, Answer, Asked, Bench, Client, ClientFault, End, RequestFields};
 use super::forward::RequestId;
+use super::h2;
 use super::record::Record;
 use super::refusal::Failure;
-use super::h2;
 use super::stream::{Prefixed, Stream};
 use super::worker::Worker;
 use crate::http1::{
-    BodyLength, EncodeFault, HeadFault, Method, Parsed, RequestFault, RequestHead, ResponseKind, Version, end_head,
-    parse_request, write_field, write_framing, write_status_line,
+    BodyLength, EncodeFault, HeadFault, Method, Parsed, RequestFault, RequestHead, ResponseKind,
+    Version, end_head, parse_request, write_field, write_framing, write_status_line,
 };
 
 /// Request body that is read and thrown away after the answer, to keep the connection.
@@ -60,7 +60,10 @@ pub(crate) struct Desk {
 
 /// The free desks of a core.
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "desks are lent and come back, and are too large to move")]
+#[expect(
+    clippy::vec_box,
+    reason = "desks are lent and come back, and are too large to move"
+)]
 pub(crate) struct Desks(RefCell<Vec<Box<Desk>>>);
 
 impl Desks {
@@ -170,7 +173,9 @@ impl Session {
         match self.head(desk, started).await {
             Ok(()) => {}
             Err(Stop::Left) => return After::Close,
-            Err(Stop::Fault(RequestFault::Http2Preface)) if self.fresh && self.conn.tls.is_none() => {
+            Err(Stop::Fault(RequestFault::Http2Preface))
+                if self.fresh && self.conn.tls.is_none() =>
+            {
                 return After::Http2;
             }
             Err(Stop::Fault(fault)) => {
@@ -178,13 +183,22 @@ impl Session {
                     self.worker.count_error(fault.as_str());
                     return After::Close;
                 };
-                return self.refuse(desk, Failure::new(status, fault.as_str()), started).await;
+                return self
+                    .refuse(desk, Failure::new(status, fault.as_str()), started)
+                    .await;
             }
             Err(Stop::Slow) => {
                 return self.refuse(desk, Failure::HEADER_TIMEOUT, started).await;
             }
         }
-        let Desk { bytes, head, host, incoming, out, bench } = desk;
+        let Desk {
+            bytes,
+            head,
+            host,
+            incoming,
+            out,
+            bench,
+        } = desk;
         bytes.clear();
         bytes.extend_from_slice(&self.buffer.data()[..head.len]);
         self.buffer.consume(head.len);
@@ -227,7 +241,15 @@ impl Session {
             half_closed: false,
             sent: 0,
         };
-        let end = exchange::run(&self.worker, &self.conn, &asked, &mut client, bench, &mut self.deadline).await;
+        let end = exchange::run(
+            &self.worker,
+            &self.conn,
+            &asked,
+            &mut client,
+            bench,
+            &mut self.deadline,
+        )
+        .await;
         match end {
             End::Over => After::Close,
             End::Cut if client.until_close => After::Reset,
@@ -248,7 +270,10 @@ impl Session {
     async fn head(&mut self, desk: &mut Desk, started: Instant) -> Result<(), Stop> {
         let (limits, within) = {
             let view = self.worker.view();
-            (exchange::limits(&view.settings), view.settings.timeouts.client_header)
+            (
+                exchange::limits(&view.settings),
+                view.settings.timeouts.client_header,
+            )
         };
         if !self.fresh {
             self.deadline.set(started + within);
@@ -291,7 +316,9 @@ impl Session {
             half_closed: false,
             sent: 0,
         };
-        let queued = client.answer(page.status(), page.fields(), &page.body, true).is_ok();
+        let queued = client
+            .answer(page.status(), page.fields(), &page.body, true)
+            .is_ok();
         self.deadline.set_after(LINGER);
         let flushed = poll_fn(|cx| match client.poll_flush(cx) {
             Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
@@ -371,7 +398,13 @@ impl Session {
 
     /// The client began with the preface of HTTP/2.
     async fn hand_over(self) {
-        let Session { worker, io, conn, buffer, .. } = self;
+        let Session {
+            worker,
+            io,
+            conn,
+            buffer,
+            ..
+        } = self;
         let read = bytes::Bytes::copy_from_slice(buffer.data());
         drop(buffer);
         h2::serve(worker, Prefixed::new(read, io), conn).await;
@@ -404,7 +437,10 @@ struct Received<'a> {
 
 impl RequestFields for Received<'_> {
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.head.fields.iter().map(|field| (field.name.of(self.bytes), field.value.of(self.bytes)))
+        self.head
+            .fields
+            .iter()
+            .map(|field| (field.name.of(self.bytes), field.value.of(self.bytes)))
     }
 
     fn forwarded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -479,7 +515,9 @@ impl Client for H1<'_> {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>> {
         let next = ready!(self.incoming.poll_next(self.buffer, self.io, cx));
         Poll::Ready(next.map_err(|fault| match fault {
-            ReadFault::Body(crate::http1::BodyFault::Truncated) | ReadFault::Io(_) => ClientFault::Gone,
+            ReadFault::Body(crate::http1::BodyFault::Truncated) | ReadFault::Io(_) => {
+                ClientFault::Gone
+            }
             ReadFault::Body(fault) => ClientFault::Malformed(fault.as_str()),
         }))
     }
@@ -585,7 +623,11 @@ impl Client for H1<'_> {
         Ok(())
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, ClientFault>> {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: &[u8],
+    ) -> Poll<Result<usize, ClientFault>> {
         let sent = ready!(self.out.poll_send(self.io, cx, piece));
         Poll::Ready(match sent {
             Ok(count) => {
@@ -596,12 +638,17 @@ impl Client for H1<'_> {
         })
     }
 
-    fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), EncodeFault> {
+    fn finish<'a>(
+        &mut self,
+        trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), EncodeFault> {
         self.out.finish(trailers)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientFault>> {
-        self.out.poll_flush(self.io, cx).map_err(|_| ClientFault::Gone)
+        self.out
+            .poll_flush(self.io, cx)
+            .map_err(|_| ClientFault::Gone)
     }
 
     fn sent(&self) -> u64 {

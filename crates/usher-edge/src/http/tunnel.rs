@@ -26,11 +26,21 @@ struct Way {
 
 impl Way {
     fn new(buffer: Buffer) -> Way {
-        Way { buffer, ended: false, shut: false, bytes: 0 }
+        Way {
+            buffer,
+            ended: false,
+            shut: false,
+            bytes: 0,
+        }
     }
 
     /// Moves what can be moved. Ready when the end was passed on.
-    fn poll(&mut self, from: &mut Stream, to: &mut Stream, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll(
+        &mut self,
+        from: &mut Stream,
+        to: &mut Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
         loop {
             if self.shut {
                 return Poll::Ready(Ok(()));
@@ -87,9 +97,14 @@ pub(crate) async fn run(
     deadline.set_after(idle);
     let error = poll_fn(|cx| {
         let before = (up.bytes, down.bytes);
-        let ends = (up.poll(client, endpoint, cx), down.poll(endpoint, client, cx));
+        let ends = (
+            up.poll(client, endpoint, cx),
+            down.poll(endpoint, client, cx),
+        );
         match ends {
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(Some("tunnel-broken")),
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
+                return Poll::Ready(Some("tunnel-broken"));
+            }
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(None),
             (_, _) => {}
         }
@@ -99,5 +114,9 @@ pub(crate) async fn run(
         deadline.poll(cx).map(|()| Some("tunnel-idle"))
     })
     .await;
-    Passed { received: up.bytes, sent: down.bytes, error }
+    Passed {
+        received: up.bytes,
+        sent: down.bytes,
+        error,
+    }
 }

@@ -433,19 +433,33 @@ mod tests {
                 port: Some(listener.local_addr().expect("address").port()),
                 host_header: None,
             };
-            Endpoint { view, listener, addresses: Addresses::default() }
+            Endpoint {
+                view,
+                listener,
+                addresses: Addresses::default(),
+            }
         }
 
         fn target(&self) -> Target<'_> {
-            let transport = Transport { port: self.view.port.expect("port"), tls: None };
-            Target { endpoint: &self.view, transport, sni: "" }
+            let transport = Transport {
+                port: self.view.port.expect("port"),
+                tls: None,
+            };
+            Target {
+                endpoint: &self.view,
+                transport,
+                sni: "",
+            }
         }
 
         async fn connect(&self) -> (Connection, std::net::TcpStream) {
             let timeouts = Timeouts::default();
             let clients = ClientConfigs::default();
             let connection = connect(&self.target(), &timeouts, &self.addresses, &clients).await;
-            (connection.expect("connect"), self.listener.accept().expect("accept").0)
+            (
+                connection.expect("connect"),
+                self.listener.accept().expect("accept").0,
+            )
         }
 
         fn take(&self, pool: &Pool) -> Option<SocketAddr> {
@@ -455,7 +469,9 @@ mod tests {
     }
 
     fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         LocalSet::new().block_on(&runtime.expect("runtime"), test);
     }
 
@@ -505,7 +521,12 @@ mod tests {
             let plain = endpoint.target();
             let mut other_port = plain;
             other_port.transport.port += 1;
-            let tls = TlsProfile { verify: false, sni: None, ca: None, client_cert: None };
+            let tls = TlsProfile {
+                verify: false,
+                sni: None,
+                ca: None,
+                client_cert: None,
+            };
             let mut secure = plain;
             secure.transport.tls = Some(tls);
             for target in [other_port, secure] {
@@ -513,7 +534,10 @@ mod tests {
             }
             let own = secure.identity(Ipv4Addr::LOCALHOST.into());
             assert!(secure.is(&own));
-            let strict = TlsProfile { verify: true, ..tls };
+            let strict = TlsProfile {
+                verify: true,
+                ..tls
+            };
             for (tls, sni) in [(tls, "other.example.com"), (strict, "")] {
                 let mut target = secure;
                 (target.transport.tls, target.sni) = (Some(tls), sni);
@@ -542,10 +566,18 @@ mod tests {
             let endpoint = Endpoint::new();
             let port = endpoint.view.port.expect("port");
             let [bad, good] = [[127, 0, 0, 2], [127, 0, 0, 1]].map(IpAddr::from);
-            let socket = connect_any(&[bad, good], port, LONG).await.expect("the second");
+            let socket = connect_any(&[bad, good], port, LONG)
+                .await
+                .expect("the second");
             assert_eq!(socket.peer_addr().expect("address").ip(), good);
-            assert_eq!(connect_any(&[bad], port, LONG).await.err(), Some(ConnectFailure::Refused));
-            assert_eq!(connect_any(&[], port, LONG).await.err(), Some(ConnectFailure::Unreachable));
+            assert_eq!(
+                connect_any(&[bad], port, LONG).await.err(),
+                Some(ConnectFailure::Refused)
+            );
+            assert_eq!(
+                connect_any(&[], port, LONG).await.err(),
+                Some(ConnectFailure::Unreachable)
+            );
         });
     }
 
@@ -555,7 +587,8 @@ mod tests {
             let mut endpoint = Endpoint::new();
             endpoint.view.address = Address::Host("nowhere.example.com".to_owned());
             let (timeouts, clients) = (Timeouts::default(), ClientConfigs::default());
-            let connected = connect(&endpoint.target(), &timeouts, &endpoint.addresses, &clients).await;
+            let connected =
+                connect(&endpoint.target(), &timeouts, &endpoint.addresses, &clients).await;
             assert_eq!(connected.err(), Some(ConnectFailure::Unreachable));
         });
     }

@@ -38,7 +38,11 @@ impl Secure {
         let (report, names) = channel();
         thread::spawn(move || {
             for socket in listener.incoming() {
-                let (Ok(socket), Ok(session)) = (socket, ServerConnection::new(Arc::clone(&config))) else { return };
+                let (Ok(socket), Ok(session)) =
+                    (socket, ServerConnection::new(Arc::clone(&config)))
+                else {
+                    return;
+                };
                 let report = report.clone();
                 thread::spawn(move || {
                     let mut stream = StreamOwned::new(session, socket);
@@ -52,13 +56,18 @@ impl Secure {
                         read.extend_from_slice(&piece[..count]);
                         if read.ends_with(b"\r\n\r\n") {
                             read.clear();
-                            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret");
+                            let _ = stream
+                                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret");
                         }
                     }
                 });
             }
         });
-        Secure { address, pem: made.cert.pem(), names }
+        Secure {
+            address,
+            pem: made.cert.pem(),
+            names,
+        }
     }
 
     fn name(&self) -> Option<String> {
@@ -82,7 +91,10 @@ fn full_takes_any_certificate_and_asks_for_the_host() {
         assert_eq!(usher.ask(&get("/")).1, "secret");
     }
     assert_eq!(origin.name().as_deref(), Some(HOST));
-    assert!(origin.names.try_recv().is_err(), "the connection is used again");
+    assert!(
+        origin.names.try_recv().is_err(),
+        "the connection is used again"
+    );
 }
 
 #[test]
@@ -97,16 +109,25 @@ fn strict_takes_the_certificate_of_a_trusted_authority_for_the_right_name() {
         sni: Some("internal.example.com".to_owned()),
         ..EndpointTls::default()
     };
-    assert_eq!(usher(origin.address, strict.clone()).ask(&get("/")).1, "secret");
+    assert_eq!(
+        usher(origin.address, strict.clone()).ask(&get("/")).1,
+        "secret"
+    );
     assert_eq!(origin.name().as_deref(), Some("internal.example.com"));
-    let wrong = EndpointTls { sni: Some("other.example.com".to_owned()), ..strict };
+    let wrong = EndpointTls {
+        sni: Some("other.example.com".to_owned()),
+        ..strict
+    };
     assert_eq!(status(&usher(origin.address, wrong).ask(&get("/")).0), 526);
 }
 
 #[test]
 fn strict_refuses_a_certificate_of_nobody() {
     let origin = Secure::new(HOST);
-    let strict = EndpointTls { mode: Some(TlsMode::Strict), ..EndpointTls::default() };
+    let strict = EndpointTls {
+        mode: Some(TlsMode::Strict),
+        ..EndpointTls::default()
+    };
     assert_eq!(status(&usher(origin.address, strict).ask(&get("/")).0), 526);
 }
 

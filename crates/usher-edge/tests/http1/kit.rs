@@ -15,8 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use usher_core::catalog::{
-    Address, Balancer, Catalog, Draft, Endpoint, EndpointTls, HostPattern, Monitoring, Node, Pool, Reference, Ssl,
-    Zone,
+    Address, Balancer, Catalog, Draft, Endpoint, EndpointTls, HostPattern, Monitoring, Node, Pool,
+    Reference, Ssl, Zone,
 };
 use usher_core::id::{Id, Kind};
 use usher_core::request::Scheme;
@@ -43,7 +43,10 @@ impl Peer {
         socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
         socket.set_write_timeout(Some(PATIENCE)).expect("timeout");
         socket.set_nodelay(true).expect("nodelay");
-        Peer { socket, read: Vec::new() }
+        Peer {
+            socket,
+            read: Vec::new(),
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -65,7 +68,10 @@ impl Peer {
     /// Reads up to and including `end`; what follows stays.
     pub(crate) fn until(&mut self, end: &str) -> String {
         loop {
-            let found = self.read.windows(end.len()).position(|window| window == end.as_bytes());
+            let found = self
+                .read
+                .windows(end.len())
+                .position(|window| window == end.as_bytes());
             if let Some(place) = found {
                 let rest = self.read.split_off(place + end.len());
                 let text = std::mem::replace(&mut self.read, rest);
@@ -89,7 +95,11 @@ impl Peer {
     pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.read.len() < count {
             let read = self.fill().expect("read");
-            assert!(read > 0, "the connection ended after {} of {count} bytes", self.read.len());
+            assert!(
+                read > 0,
+                "the connection ended after {} of {count} bytes",
+                self.read.len()
+            );
         }
         let rest = self.read.split_off(count);
         std::mem::replace(&mut self.read, rest)
@@ -112,7 +122,9 @@ impl Peer {
     pub(crate) fn message(&mut self) -> (String, String) {
         let head = self.head();
         let body = match field(&head, "content-length") {
-            Some(length) => String::from_utf8(self.exactly(length.parse().expect("length"))).expect("text"),
+            Some(length) => {
+                String::from_utf8(self.exactly(length.parse().expect("length"))).expect("text")
+            }
             None if field(&head, "transfer-encoding").is_some() => self.chunks(),
             None => String::new(),
         };
@@ -143,7 +155,10 @@ impl Peer {
                 Err(error) => panic!("{error}"),
             }
         };
-        (String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned(), orderly)
+        (
+            String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned(),
+            orderly,
+        )
     }
 
     /// The other end has closed, and said nothing before that.
@@ -162,7 +177,10 @@ impl Peer {
 
     /// Answers with `status` and a body of known length.
     pub(crate) fn answer(&mut self, status: &str, body: &str) {
-        self.send(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        self.send(format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
     }
 }
 
@@ -175,7 +193,10 @@ pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 pub(crate) fn status(head: &str) -> u16 {
-    let code = head.split(' ').nth(1).unwrap_or_else(|| panic!("no status line: {head:?}"));
+    let code = head
+        .split(' ')
+        .nth(1)
+        .unwrap_or_else(|| panic!("no status line: {head:?}"));
     code.parse().expect("status")
 }
 
@@ -187,7 +208,9 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// `script` is called with each connection and its number, from 0; it reports with the sender.
-    pub(crate) fn new(script: impl Fn(&mut Peer, usize, &Sender<String>) + Send + Sync + 'static) -> Origin {
+    pub(crate) fn new(
+        script: impl Fn(&mut Peer, usize, &Sender<String>) + Send + Sync + 'static,
+    ) -> Origin {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
         let address = listener.local_addr().expect("address");
         let (report, says) = channel();
@@ -225,7 +248,9 @@ impl Origin {
 
     /// The next thing that the script reported.
     pub(crate) fn said(&self) -> String {
-        self.says.recv_timeout(PATIENCE).expect("the endpoint has something to say")
+        self.says
+            .recv_timeout(PATIENCE)
+            .expect("the endpoint has something to say")
     }
 
     /// What the script reports within `time`.
@@ -268,17 +293,24 @@ impl Setup {
     }
 
     fn draft(&self) -> Draft {
-        let reference = |kind, name: &str| Reference { id: Id::derive("default", kind, name), text: name.to_owned() };
-        let endpoints = self.endpoints.iter().enumerate().map(|(place, address)| Endpoint {
-            id: Id::derive("default", Kind::Endpoint, &format!("eu {address}")),
-            name: format!("e{place}"),
-            address: Address::Ip(address.ip()),
-            port: Some(address.port()),
-            enabled: true,
-            // The first gets all traffic as long as it can be reached.
-            weight: if place == 0 { 1.0 } else { 0.01 },
-            host_header: self.host_header.clone(),
-        });
+        let reference = |kind, name: &str| Reference {
+            id: Id::derive("default", kind, name),
+            text: name.to_owned(),
+        };
+        let endpoints = self
+            .endpoints
+            .iter()
+            .enumerate()
+            .map(|(place, address)| Endpoint {
+                id: Id::derive("default", Kind::Endpoint, &format!("eu {address}")),
+                name: format!("e{place}"),
+                address: Address::Ip(address.ip()),
+                port: Some(address.port()),
+                enabled: true,
+                // The first gets all traffic as long as it can be reached.
+                weight: if place == 0 { 1.0 } else { 0.01 },
+                host_header: self.host_header.clone(),
+            });
         let pool = Pool {
             id: Id::derive("default", Kind::Pool, "eu"),
             name: "eu".to_owned(),
@@ -338,8 +370,15 @@ impl Setup {
         let trust = self.tls.ca.as_deref().map(Into::into);
         let profiles = [
             TrustProfile::default(),
-            TrustProfile { verify: true, ca: trust.clone(), ..TrustProfile::default() },
-            TrustProfile { ca: trust, ..TrustProfile::default() },
+            TrustProfile {
+                verify: true,
+                ca: trust.clone(),
+                ..TrustProfile::default()
+            },
+            TrustProfile {
+                ca: trust,
+                ..TrustProfile::default()
+            },
         ];
         let clients = ClientConfigs::load(profiles).expect("trust");
         let plane = Plane::new(Parts {
@@ -354,7 +393,11 @@ impl Setup {
         let front = Front::start(&plane).expect("front");
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let address = front.listen(any, Scheme::Http).expect("listen").address;
-        Usher { front, address, plane }
+        Usher {
+            front,
+            address,
+            plane,
+        }
     }
 }
 
@@ -389,5 +432,8 @@ pub(crate) fn get(path: &str) -> String {
 
 /// A request with `method` and `body`.
 pub(crate) fn with_body(method: &str, path: &str, body: &str) -> String {
-    format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -73,13 +73,23 @@ fn fields_for_one_hop_stay_there() {
             "GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nTE: trailers\r\n\
              Keep-Alive: timeout=5\r\nProxy-Authorization: Basic x\r\nUpgrade: h2c\r\nX-Kept: 1\r\n\r\n"
         ));
-        for name in ["connection", "x-secret", "te", "keep-alive", "proxy-authorization", "upgrade"] {
+        for name in [
+            "connection",
+            "x-secret",
+            "te",
+            "keep-alive",
+            "proxy-authorization",
+            "upgrade",
+        ] {
             assert_eq!(field(&seen, name), None, "{seen}");
         }
         assert_eq!(field(&seen, "x-kept"), Some("1"));
     }
     assert_eq!(origin.said(), "connection 0");
-    assert!(origin.is_silent(), "the connection to the endpoint was closed with the client's");
+    assert!(
+        origin.is_silent(),
+        "the connection to the endpoint was closed with the client's"
+    );
 }
 
 #[test]
@@ -114,7 +124,9 @@ fn malformed_requests_are_answered_closed_and_not_passed_on() {
     let origin = Origin::echo();
     let usher = Usher::to(&origin);
     let long = "a".repeat(17 * 1024);
-    let many: String = (0..10_000).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let many: String = (0..10_000)
+        .map(|number| format!("x-{number}: 1\r\n"))
+        .collect();
     let rows = [
         (400, "POST / HTTP/1.1\r\nHost: H\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned()),
         (400, "POST / HTTP/1.1\r\nHost: H\r\nTransfer-Encoding: chunked, identity\r\n\r\n".to_owned()),
@@ -131,7 +143,9 @@ fn malformed_requests_are_answered_closed_and_not_passed_on() {
         (505, "GET / HTTP/3.0\r\nHost: H\r\n\r\n".to_owned()),
     ];
     for (wanted, request) in rows {
-        let request = request.replace("Host: H\n", &format!("Host: {HOST}\n")).replace("Host: H\r", &format!("Host: {HOST}\r"));
+        let request = request
+            .replace("Host: H\n", &format!("Host: {HOST}\n"))
+            .replace("Host: H\r", &format!("Host: {HOST}\r"));
         let mut client = usher.client();
         // What follows must never be taken for a request.
         client.try_send(request.clone() + &get("/admin"));
@@ -155,6 +169,18 @@ fn a_host_of_nobody_is_not_found_and_the_connection_goes_on() {
 }
 
 #[test]
+fn the_connection_closes_when_the_client_asks_for_it() {
+    let origin = Origin::echo();
+    let usher = Usher::to(&origin);
+    let mut client = usher.client();
+    client.send(format!(
+        "GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
+    ));
+    assert_eq!(field(&client.message().0, "connection"), Some("close"));
+    client.ended();
+}
+
+#[test]
 fn a_large_unwanted_upload_still_sees_its_answer() {
     let origin = Origin::echo();
     let usher = Usher::to(&origin);
@@ -170,7 +196,10 @@ fn plain_http_is_sent_to_https_when_the_zone_says_so() {
     setup.always_use_https = true;
     let (head, _) = setup.start().ask(&get("/a?b"));
     assert_eq!(status(&head), 301);
-    assert_eq!(field(&head, "location"), Some("https://shop.example.com/a?b"));
+    assert_eq!(
+        field(&head, "location"),
+        Some("https://shop.example.com/a?b")
+    );
 }
 
 // Slow clients.
@@ -216,7 +245,9 @@ fn a_body_that_stops_coming_is_answered_with_408() {
     setup.settings.timeouts.client_body_idle = SHORT;
     let usher = setup.start();
     let mut client = usher.client();
-    client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 10\r\n\r\nhalf"));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 10\r\n\r\nhalf"
+    ));
     assert_eq!(status(&client.message().0), 408);
     assert!(origin.said().starts_with("(\"half\""));
 }
@@ -245,10 +276,16 @@ fn chunks_and_trailers_pass_both_ways() {
     assert_eq!(origin.said(), "Some(\"chunked\")");
     assert_eq!(origin.said(), "4\r\nwiki\r\n0\r\nX-Sum: 1\r\n\r\n");
     assert_eq!(field(&client.head(), "transfer-encoding"), Some("chunked"));
-    assert_eq!(client.until("\r\n\r\n"), "3\r\nabc\r\n0\r\nX-Trail: 2\r\n\r\n");
+    assert_eq!(
+        client.until("\r\n\r\n"),
+        "3\r\nabc\r\n0\r\nX-Trail: 2\r\n\r\n"
+    );
     client.send(get("/next"));
     assert_eq!(client.message().1, "next");
-    assert!(origin.said().starts_with("GET /next"), "the connection was used again");
+    assert!(
+        origin.said().starts_with("GET /next"),
+        "the connection was used again"
+    );
 }
 
 #[test]
@@ -264,6 +301,41 @@ fn a_long_body_passes_unchanged_both_ways() {
         let (_, seen) = client.message();
         assert!(seen.ends_with(&body));
     });
+}
+
+#[test]
+fn many_bodies_of_every_length_pass_unchanged() {
+    let origin = Origin::echo();
+    let usher = Usher::to(&origin);
+    std::thread::scope(|scope| {
+        for seed in 0..4_usize {
+            let mut client = usher.client();
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let length = (seed * 7919 + round * 104_729) % 70_000;
+                    let body = format!("{seed}-{round} ").repeat(length / 5);
+                    let request = match round % 2 {
+                        0 => with_body("POST", "/", &body),
+                        _ => {
+                            let pieces = body.as_bytes().chunks(1 + length % 9_000);
+                            let chunks = pieces.map(|piece| {
+                                format!("{:x}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece))
+                            });
+                            format!("PUT / HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n")
+                                + &chunks.collect::<String>()
+                                + "0\r\n\r\n"
+                        }
+                    };
+                    client.send(request);
+                    let (head, seen) = client.message();
+                    assert_eq!(status(&head), 200);
+                    let (_, echoed) = seen.split_once("\r\n\r\n").expect("a head");
+                    assert!(echoed == body, "round {round}, {} of {} bytes", echoed.len(), body.len());
+                }
+            });
+        }
+    });
+    assert_eq!(usher.plane.ledger().in_flight(), 0);
 }
 
 #[test]
@@ -286,7 +358,10 @@ fn no_body_follows_where_there_can_be_none() {
     assert_eq!(status(&client.head()), 204);
     client.send(get("/"));
     let head = client.head();
-    assert_eq!((status(&head), field(&head, "content-length")), (304, Some("5")));
+    assert_eq!(
+        (status(&head), field(&head, "content-length")),
+        (304, Some("5"))
+    );
     client.send(get("/"));
     assert_eq!(client.message().1, "last");
 }
@@ -303,7 +378,10 @@ fn a_body_ended_by_close_is_chunked_and_its_connection_not_used_again() {
     for number in 0..2 {
         client.send(get("/"));
         let (head, body) = client.message();
-        assert_eq!((field(&head, "transfer-encoding"), &*body), (Some("chunked"), "to the end"));
+        assert_eq!(
+            (field(&head, "transfer-encoding"), &*body),
+            (Some("chunked"), "to the end")
+        );
         assert_eq!(origin.said(), format!("connection {number}"));
     }
 }
@@ -322,11 +400,17 @@ fn clients_of_http_1_0_get_no_chunks_and_no_interim_answers() {
     let mut client = usher.client();
     client.send(&request);
     let (answer, orderly) = client.rest();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nabc") && orderly, "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nabc") && orderly,
+        "{answer}"
+    );
     let mut client = usher.client();
     client.send(&request);
     let (head, body) = client.message();
-    assert_eq!((field(&head, "connection"), &*body), (Some("keep-alive"), "kept"));
+    assert_eq!(
+        (field(&head, "connection"), &*body),
+        (Some("keep-alive"), "kept")
+    );
 }
 
 #[test]
@@ -337,7 +421,9 @@ fn a_request_body_cut_short_cuts_the_request() {
     });
     let usher = Usher::to(&origin);
     let mut client = usher.client();
-    client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 10\r\n\r\nhalf"));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 10\r\n\r\nhalf"
+    ));
     origin.said();
     client.shut();
     assert_eq!(origin.said(), "");
@@ -360,7 +446,9 @@ fn a_chunked_request_that_goes_wrong_is_answered_and_never_completed() {
     let origin = Origin::new(|peer, _, report| drop(report.send(peer.rest().0)));
     let usher = Usher::to(&origin);
     let mut client = usher.client();
-    client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+    ));
     client.send("xyz\r\n");
     assert_eq!(status(&client.message().0), 400);
     assert!(!origin.said().contains("0\r\n\r\n"));
@@ -375,7 +463,9 @@ fn an_answer_may_come_while_the_request_is_still_flowing() {
     });
     let usher = Usher::to(&origin);
     let mut client = usher.client();
-    client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 100000000\r\n\r\nbegin"));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 100000000\r\n\r\nbegin"
+    ));
     let (head, body) = client.message();
     assert_eq!((status(&head), &*body), (413, "stop"));
     assert!(origin.said().starts_with("begin"));
@@ -387,13 +477,18 @@ fn an_early_answer_does_not_stop_an_upload_that_goes_on() {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         let body = peer.exactly(8);
-        peer.send(format!("8\r\n{}\r\n0\r\n\r\n", String::from_utf8_lossy(&body)));
+        peer.send(format!(
+            "8\r\n{}\r\n0\r\n\r\n",
+            String::from_utf8_lossy(&body)
+        ));
         peer.head();
         peer.answer("200 OK", "again");
     });
     let usher = Usher::to(&origin);
     let mut client = usher.client();
-    client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 8\r\n\r\n"));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 8\r\n\r\n"
+    ));
     assert_eq!(status(&client.head()), 200);
     client.send("in flow!");
     assert_eq!(client.until("0\r\n\r\n"), "8\r\nin flow!\r\n0\r\n\r\n");
@@ -428,7 +523,9 @@ fn who_waits_to_be_told_to_go_on_is_told_by_the_endpoint() {
     });
     let usher = Usher::to(&origin);
     let mut client = usher.client();
-    client.send(format!("PUT / HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"));
+    client.send(format!(
+        "PUT / HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    ));
     assert_eq!(origin.said(), "Some(\"100-continue\")");
     assert_eq!(status(&client.head()), 100);
     client.send("body");
@@ -445,9 +542,14 @@ fn who_is_told_not_to_go_on_is_disconnected() {
     });
     let usher = Usher::to(&origin);
     let mut client = usher.client();
-    client.send(format!("PUT / HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"));
+    client.send(format!(
+        "PUT / HTTP/1.1\r\nHost: {HOST}\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    ));
     let (head, _) = client.message();
-    assert_eq!((status(&head), field(&head, "connection")), (401, Some("close")));
+    assert_eq!(
+        (status(&head), field(&head, "connection")),
+        (401, Some("close"))
+    );
     client.ended();
 }
 
@@ -460,7 +562,10 @@ fn an_endpoint_that_refuses_is_replaced_once_and_the_body_is_whole() {
     for _ in 0..5 {
         let (head, seen) = usher.ask(&with_body("POST", "/", "the body"));
         assert_eq!(status(&head), 200);
-        assert!(seen.starts_with("POST / ") && seen.ends_with("the body"), "{seen}");
+        assert!(
+            seen.starts_with("POST / ") && seen.ends_with("the body"),
+            "{seen}"
+        );
     }
 }
 
@@ -523,7 +628,10 @@ fn an_answer_that_does_not_come_is_524_and_nothing_is_repeated() {
     for request in [get("/"), with_body("POST", "/", "pay")] {
         assert_eq!(status(&usher.ask(&request).0), 524);
     }
-    let seen = origins.iter().flat_map(|origin| std::iter::from_fn(move || (!origin.is_silent()).then_some(()))).count();
+    let seen = origins
+        .iter()
+        .flat_map(|origin| std::iter::from_fn(move || (!origin.is_silent()).then_some(())))
+        .count();
     assert_eq!(seen, 2);
 }
 
@@ -538,16 +646,18 @@ fn answers_that_are_no_http_are_520() {
         "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX: \u{1}\r\n\r\n",
+        &format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(100 * 1024)),
     ];
-    for answer in answers {
+    for answer in answers.map(str::to_owned) {
+        let given = answer.clone();
         let origin = Origin::new(move |peer, _, _| {
             peer.head();
-            peer.try_send(answer);
+            peer.try_send(&given);
         });
         let usher = Usher::to(&origin);
         let mut client = usher.client();
         client.send(get("/"));
-        assert_eq!(status(&client.message().0), 520, "{answer:?}");
+        assert_eq!(status(&client.message().0), 520, "{answer:.80}");
         client.send("GET / HTTP/1.1\r\nHost: other.example.com\r\n\r\n");
         assert_eq!(status(&client.message().0), 404, "the client can go on");
     }
@@ -569,11 +679,17 @@ fn a_body_that_breaks_off_never_looks_complete() {
         let mut client = usher.client();
         client.send(get("/"));
         let (text, _) = client.rest();
-        assert!(text.contains("half") && !text.contains("\r\n0\r\n\r\n"), "{text:?}");
+        assert!(
+            text.contains("half") && !text.contains("\r\n0\r\n\r\n"),
+            "{text:?}"
+        );
         let mut old = usher.client();
         old.send(format!("GET / HTTP/1.0\r\nHost: {HOST}\r\n\r\n"));
         let (text, orderly) = old.rest();
-        assert!(!orderly || field(&text, "content-length") == Some("10"), "{text:?}");
+        assert!(
+            !orderly || field(&text, "content-length") == Some("10"),
+            "{text:?}"
+        );
     }
 }
 
@@ -601,7 +717,11 @@ fn fickle() -> Origin {
         let (head, _) = peer.message();
         peer.answer("200 OK", &number.to_string());
         let second = peer.head();
-        let _ = report.send(format!("{}|{}", head.lines().next().unwrap_or(""), second.lines().next().unwrap_or("")));
+        let _ = report.send(format!(
+            "{}|{}",
+            head.lines().next().unwrap_or(""),
+            second.lines().next().unwrap_or("")
+        ));
     })
 }
 
@@ -657,7 +777,9 @@ fn what_an_endpoint_says_unasked_is_nobodys_answer() {
     let origin = Origin::new(|peer, number, _| {
         peer.message();
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n");
-        peer.send(format!("{number}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"));
+        peer.send(format!(
+            "{number}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+        ));
         peer.rest();
     });
     let usher = Usher::to(&origin);
@@ -695,8 +817,15 @@ fn a_client_that_does_not_read_holds_the_endpoint_back() {
     let origin = Origin::new(|peer, _, report| {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-        peer.socket().set_write_timeout(Some(Duration::from_millis(500))).expect("timeout");
-        let piece = [format!("{PIECE:x}\r\n").into_bytes(), vec![b'a'; PIECE], b"\r\n".to_vec()].concat();
+        peer.socket()
+            .set_write_timeout(Some(Duration::from_millis(500)))
+            .expect("timeout");
+        let piece = [
+            format!("{PIECE:x}\r\n").into_bytes(),
+            vec![b'a'; PIECE],
+            b"\r\n".to_vec(),
+        ]
+        .concat();
         let taken = (0..4096).take_while(|_| peer.try_send(&piece)).count();
         let _ = report.send(taken.to_string());
     });
@@ -706,12 +835,16 @@ fn a_client_that_does_not_read_holds_the_endpoint_back() {
     client.head();
     let taken: usize = origin.said().parse().expect("number");
     // What fits into the sockets of two connections, and not the 256 MiB that were there to send.
-    assert!(taken * PIECE < 64 * 1024 * 1024, "{taken} pieces were taken");
+    assert!(
+        taken * PIECE < 64 * 1024 * 1024,
+        "{taken} pieces were taken"
+    );
 }
 
 #[test]
 fn a_slow_reader_gets_every_byte() {
-    let pieces = || (0..3_000).map(|number: usize| format!("{number:05} ").repeat(1 + number % 900));
+    let pieces =
+        || (0..3_000).map(|number: usize| format!("{number:05} ").repeat(1 + number % 900));
     let origin = Origin::new(move |peer, _, _| {
         peer.head();
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -744,7 +877,11 @@ const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade
 fn a_websocket_is_a_tunnel_that_closes_one_way_at_a_time() {
     let origin = Origin::new(|peer, _, report| {
         let head = peer.head();
-        let _ = report.send(format!("{:?} {:?}", field(&head, "connection"), field(&head, "upgrade")));
+        let _ = report.send(format!(
+            "{:?} {:?}",
+            field(&head, "connection"),
+            field(&head, "upgrade")
+        ));
         peer.send(SWITCHING.to_owned() + "hello");
         assert_eq!(peer.exactly(5), b"early");
         let (said, orderly) = peer.rest();
@@ -757,8 +894,14 @@ fn a_websocket_is_a_tunnel_that_closes_one_way_at_a_time() {
     let mut client = usher.client();
     client.send(websocket("/chat") + "early");
     let head = client.head();
-    assert_eq!((status(&head), field(&head, "upgrade")), (101, Some("websocket")));
-    assert_eq!(field(&head, "sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_eq!(
+        (status(&head), field(&head, "upgrade")),
+        (101, Some("websocket"))
+    );
+    assert_eq!(
+        field(&head, "sec-websocket-accept"),
+        Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+    );
     assert_eq!(origin.said(), "Some(\"upgrade\") Some(\"websocket\")");
     assert_eq!(client.exactly(5), b"hello");
     // The deadline for the answer is over and means nothing any more.
