@@ -60,7 +60,7 @@ impl Shelves {
 }
 
 impl BufferPool {
-    /// A buffer of [`BUFFER_SIZE`] bytes, which takes its memory when it is first filled.
+    /// A buffer of `BUFFER_SIZE` bytes, which takes its memory when it is first filled.
     #[must_use]
     pub fn buffer(&self) -> Buffer {
         Buffer {
