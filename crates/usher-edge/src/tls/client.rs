@@ -211,3 +211,78 @@ pub fn failure(error: &io::Error) -> TlsFailure {
         _ => TlsFailure::Handshake,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn write(folder: &Path, stem: &str) -> (PathBuf, PathBuf) {
+        let made = rcgen::generate_simple_self_signed(["a.example.com".to_owned()]).expect("certificate");
+        let paths = (folder.join(format!("{stem}.pem")), folder.join(format!("{stem}.key")));
+        std::fs::write(&paths.0, made.cert.pem()).expect("write");
+        std::fs::write(&paths.1, made.signing_key.serialize_pem()).expect("write");
+        paths
+    }
+
+    #[test]
+    fn equal_profiles_share_one_configuration() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (ca, _) = write(folder.path(), "ca");
+        let checked = TrustProfile { verify: true, ca: Some(ca), ..TrustProfile::default() };
+        let any = TrustProfile::default();
+        let configs = ClientConfigs::load([checked.clone(), any.clone(), checked.clone()]).expect("fine");
+        assert_eq!(configs.0.len(), 2);
+        assert!(configs.get(&checked).is_some() && configs.get(&any).is_some());
+        let unknown = TrustProfile { verify: true, ca: Some("other.pem".into()), ..TrustProfile::default() };
+        assert!(configs.get(&unknown).is_none());
+    }
+
+    #[test]
+    fn every_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = |name: &str| folder.path().join(name);
+        let (cert, key) = write(folder.path(), "good");
+        let (_, other) = write(folder.path(), "other");
+        std::fs::write(path("empty"), "").expect("write");
+        let trusted = |ca: PathBuf| TrustProfile { verify: true, ca: Some(ca), ..TrustProfile::default() };
+        let shown = |client_cert, client_key| TrustProfile { client_cert, client_key, ..TrustProfile::default() };
+        let faults = ClientConfigs::load([
+            trusted(path("gone")),
+            trusted(path("empty")),
+            shown(Some(cert.clone()), None),
+            shown(None, Some(key.clone())),
+            shown(Some(path("gone")), Some(path("empty"))),
+            shown(Some(cert.clone()), Some(other)),
+            shown(Some(cert), Some(key)),
+        ]);
+        let prefix = format!("{}/", folder.path().display());
+        let said: Vec<_> = faults
+            .expect_err("faults")
+            .iter()
+            .map(|fault| fault.to_string().replace(&prefix, ""))
+            .collect();
+        assert_eq!(said.len(), 7, "{said:#?}");
+        for (said, expected) in said.iter().zip([
+            "gone: no such file",
+            "empty: holds no certificate",
+            "good.pem: client_cert needs client_key beside it",
+            "good.key: client_key needs client_cert beside it",
+            "gone: no such file",
+            "empty: holds no private key",
+            "other.key: does not fit client_cert",
+        ]) {
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_a_failed_handshake_says() {
+        let of = |error: rustls::Error| failure(&io::Error::new(io::ErrorKind::InvalidData, error));
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        assert_eq!(of(expired), TlsFailure::Certificate);
+        assert_eq!(of(rustls::Error::NoCertificatesPresented), TlsFailure::Certificate);
+        assert_eq!(of(rustls::Error::HandshakeNotComplete), TlsFailure::Handshake);
+        assert_eq!(failure(&io::ErrorKind::UnexpectedEof.into()), TlsFailure::Handshake);
+    }
+}
