@@ -35,8 +35,9 @@ use usher_core::probe::{Probe, ProbeId, ProbeOrder, ProbeResult};
 use crate::resolve::{Addresses, Lookup};
 use crate::tls::ClientConfigs;
 
-/// Attempts under way at one time. The core orders no more; a second bound costs nothing.
-pub const PROBES_MAX: usize = 64;
+/// Attempts under way at one time: as many as the core orders, which counts an attempt from its
+/// order. With fewer here an order could wait until the core takes it for lost.
+pub const PROBES_MAX: usize = usher_core::engine::PROBES_IN_FLIGHT_MAX;
 
 /// What every probe needs.
 pub struct Prober {
