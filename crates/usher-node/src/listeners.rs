@@ -44,9 +44,12 @@ impl fmt::Display for Listening {
     }
 }
 
+/// What the configuration asks for.
+type Wanted = (Scheme, SocketAddr);
+
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    wanted: (Scheme, SocketAddr),
+    wanted: Wanted,
     id: ListenerId,
     address: SocketAddr,
 }
@@ -58,6 +61,7 @@ pub(crate) struct Listeners(Vec<Open>);
 /// Listeners that were opened for a configuration that is not in force yet.
 #[derive(Debug)]
 pub(crate) struct Prepared {
+    /// Those that are there already; some may have to speak something else.
     keep: Vec<Open>,
     opened: Vec<Open>,
     close: Vec<Open>,
@@ -75,18 +79,17 @@ impl Listeners {
         front: &Arc<Front>,
         listen: &Listen,
     ) -> Result<Prepared, ListenError> {
-        let mut close = self.0.clone();
         let mut prepared = Prepared {
             keep: Vec::new(),
             opened: Vec::new(),
-            close: Vec::new(),
+            close: self.0.clone(),
         };
-        for (scheme, address) in wanted(listen) {
-            if let Some(place) = close
-                .iter()
-                .position(|open| open.wanted == (scheme, address))
-            {
-                prepared.keep.push(close.remove(place));
+        let missing: Vec<_> = wanted(listen)
+            .filter(|&want| !prepared.keep(want, |open| open == want))
+            .collect();
+        for (scheme, address) in missing {
+            // A port that goes from HTTP to HTTPS keeps its socket: nobody else could have it.
+            if prepared.keep((scheme, address), |open| open.1 == address) {
                 continue;
             }
             match front.listen(address, scheme) {
@@ -106,7 +109,6 @@ impl Listeners {
                 }
             }
         }
-        prepared.close = close;
         Ok(prepared)
     }
 
@@ -114,6 +116,9 @@ impl Listeners {
     pub(crate) fn commit(&mut self, front: &Arc<Front>, prepared: Prepared, grace: Duration) {
         for open in &prepared.close {
             unlisten(front, open.id, grace);
+        }
+        for open in &prepared.keep {
+            front.speak(open.id, open.wanted.0);
         }
         self.0 = prepared.keep;
         self.0.extend(prepared.opened);
@@ -131,6 +136,17 @@ impl Listeners {
 }
 
 impl Prepared {
+    /// Keeps one of the listeners that would be closed for `want`, if one fits.
+    fn keep(&mut self, want: Wanted, fits: impl Fn(Wanted) -> bool) -> bool {
+        let place = self.close.iter().position(|open| fits(open.wanted));
+        let kept = place.map(|place| Open {
+            wanted: want,
+            ..self.close.remove(place)
+        });
+        self.keep.extend(kept);
+        kept.is_some()
+    }
+
     /// Closes what was opened in vain.
     pub(crate) fn discard(self, front: &Arc<Front>) {
         for open in self.opened {

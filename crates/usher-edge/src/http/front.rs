@@ -150,6 +150,15 @@ impl Front {
         self.listeners().values().map(|(listening, _)| *listening).collect()
     }
 
+    /// Speaks `scheme` to those who connect to a listener from now on; the socket stays open, and
+    /// connections that are there go on as they are. Does nothing for a listener that is gone.
+    pub fn speak(&self, id: ListenerId, scheme: Scheme) {
+        if let Some((listening, _)) = self.listeners().get_mut(&id) {
+            listening.scheme = scheme;
+        }
+        self.hands.iter().for_each(|hand| hand.give(Order::Speak { id, scheme }));
+    }
+
     /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
     /// Done when none is left. Does nothing for a listener that is gone already.
     pub async fn unlisten(&self, id: ListenerId, grace: Duration) {

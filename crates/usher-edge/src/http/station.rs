@@ -3,7 +3,7 @@
 //! The front gives it orders over a channel; so do the other workers, when they hand a connection
 //! over. Connections are tasks of this thread only and never move.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -42,6 +42,8 @@ pub(crate) enum Order {
     Listen { id: ListenerId, socket: TcpListener, place: Place, ready: SyncSender<io::Result<()>> },
     /// Serve this connection, which another worker accepted.
     Serve { id: ListenerId, accepted: Accepted<std::net::TcpStream>, guest: Guest },
+    /// Speak this to those who connect from now on.
+    Speak { id: ListenerId, scheme: Scheme },
     /// Stop accepting, and say so.
     Close { id: ListenerId, closed: oneshot::Sender<()> },
     /// Cut what is left of a listener's connections.
@@ -107,6 +109,7 @@ struct Station {
 /// This worker's part of a listener.
 struct Listener {
     place: Place,
+    scheme: Cell<Scheme>,
     drain: Rc<Drain>,
     /// Who wants to know that it is closed.
     closing: RefCell<Option<oneshot::Sender<()>>>,
@@ -131,6 +134,7 @@ impl Station {
                     let _ = ready.send(self.listen(id, socket, place));
                 }
                 Some(Order::Serve { id, accepted, guest }) => self.receive(id, accepted, guest),
+                Some(Order::Speak { id, scheme }) => self.speak(id, scheme),
                 Some(Order::Close { id, closed }) => self.close(id, closed),
                 Some(Order::Cut { id }) => self.cut(id),
                 Some(Order::Stop) | None => break,
@@ -146,6 +150,7 @@ impl Station {
     fn listen(self: &Rc<Self>, id: ListenerId, socket: TcpListener, place: Place) -> io::Result<()> {
         let acceptor = Acceptor::new(socket, Rc::clone(&self.worker))?;
         let listener = Rc::new(Listener {
+            scheme: Cell::new(place.scheme),
             place,
             drain: Rc::default(),
             closing: RefCell::default(),
@@ -201,8 +206,8 @@ impl Station {
         };
         let key = listener.tasks.borrow().vacant_key();
         let task = Task { listener: Rc::clone(&listener), key, worker: Rc::clone(&self.worker), _guest: guest };
-        let Place { address, scheme, .. } = listener.place;
-        let tls = (scheme == Scheme::Https).then(|| self.tls.clone());
+        let address = listener.place.address;
+        let tls = (listener.scheme.get() == Scheme::Https).then(|| self.tls.clone());
         let drain = Rc::clone(&listener.drain);
         let worker = Rc::clone(&self.worker);
         let handle = spawn_local(async move {
@@ -211,6 +216,12 @@ impl Station {
             greet::serve(worker, accepted, address, tls, drain).await;
         });
         listener.tasks.borrow_mut().insert(handle.abort_handle());
+    }
+
+    fn speak(&self, id: ListenerId, scheme: Scheme) {
+        if let Some(listener) = self.listeners.borrow().get(&id) {
+            listener.scheme.set(scheme);
+        }
     }
 
     fn close(&self, id: ListenerId, closed: oneshot::Sender<()>) {

@@ -222,3 +222,21 @@ fn a_zone_may_insist_on_https() {
     );
     assert_eq!(site.connect(HOST).get(HOST, "/").status(), 200);
 }
+
+#[test]
+fn a_port_goes_from_https_to_http_and_back_without_closing() {
+    let site = site();
+    let address = site.usher.address("https");
+    let only = |kind: &str| {
+        let listen = json!({kind: ["127.0.0.1:0"]});
+        site.config.clone().set(&["listen"], listen)
+    };
+    site.usher.reload(&only("https"));
+    let mut before = site.connect(HOST);
+    assert_eq!(before.get(HOST, "/").text(), "a");
+    site.usher.reload(&only("http"));
+    assert_eq!(Wire::connect(address).get(HOST, "/").text(), "a");
+    assert_eq!(before.get(HOST, "/").text(), "a", "as it began");
+    site.usher.reload(&only("https"));
+    assert_eq!(site.connect(HOST).get(HOST, "/").text(), "a");
+}
