@@ -20,10 +20,11 @@ use tokio::time::Instant;
 
 use super::body::{Incoming, Next, Outgoing, ReadFault, WriteFault};
 use super::buffer::Buffer;
+use super::client::{Answer, Asked, Client, ClientFault, RequestFields, forwarded};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
 use super::drain::Drain;
-use super::exchange::{self, Answer, Asked, Bench, Client, ClientFault, End, RequestFields};
+use super::exchange::{self, Bench, End};
 use super::forward::RequestId;
 use super::h2;
 use super::record::Record;
@@ -444,7 +445,7 @@ impl RequestFields for Received<'_> {
     }
 
     fn forwarded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        exchange::forwarded(&self.head.fields, self.bytes)
+        forwarded(&self.head.fields, self.bytes)
     }
 }
 

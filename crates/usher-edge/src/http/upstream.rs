@@ -25,6 +25,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use usher_core::catalog::Address;
 use usher_core::snapshot::{EndpointView, TlsProfile, Transport};
 
+use super::refusal::Failure;
 use super::settings::Timeouts;
 use super::stream::Stream;
 use crate::resolve::Addresses;
@@ -88,6 +89,12 @@ impl ConnectFailure {
             }
             _ => ConnectFailure::Unreachable,
         }
+    }
+}
+
+impl From<ConnectFailure> for Failure {
+    fn from(failure: ConnectFailure) -> Failure {
+        Failure::new(failure.status(), failure.as_str())
     }
 }
 

@@ -29,6 +29,9 @@ use usher_edge::tls::{Certificates, ClientConfigs, TrustProfile};
 /// Longer than anything takes that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A deadline that a test waits for.
+pub(crate) const SHORT: Duration = Duration::from_millis(150);
+
 /// The host that the load balancer answers for.
 pub(crate) const HOST: &str = "shop.example.com";
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 
-use crate::http::exchange::RequestFields;
+use crate::http::client::RequestFields;
 use crate::http1::{self, BodyLength, FieldName, FramingFault, HeadFault, HeadLimits, Method, RequestFault};
 
 /// A request head that was checked.

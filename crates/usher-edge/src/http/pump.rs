@@ -1,0 +1,350 @@
+//! Moves the bytes of one exchange both ways, in one task and without a queue between the sides.
+//!
+//! [`Pump`] lends what one side read to the other side's writer, and a side that takes no more
+//! stops the other. It knows one deadline: how long nothing may move, which depends on whose turn
+//! it is. It never connects, repeats or answers by itself; it says how it [`Ended`].
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::body::{Incoming, Next, Outgoing, ReadFault};
+use super::buffer::Buffer;
+use super::client::{Answer, Client, ClientFault};
+use super::deadline::Deadline;
+use super::refusal::Failure;
+use super::settings::Timeouts;
+use super::stream::Stream;
+use crate::http1::{self, HeadLimits, Parsed, ResponseHead, ResponseKind, parse_response};
+
+/// Bodies longer or shorter than announced, and the like: what must not happen.
+pub(crate) const INTERNAL: Failure = Failure::new(500, "internal");
+
+/// How the bytes of an exchange came to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All of the answer is out.
+    Answered {
+        /// The endpoint's connection can serve another request.
+        reusable: bool,
+    },
+    /// 101 is out.
+    Switched,
+    /// A tunnel was there and is over.
+    Tunnelled,
+    /// The endpoint closed the connection before the first byte of an answer.
+    Silent,
+    /// No head of an answer reached the client: it gets a page.
+    Failed(Failure),
+    /// The head is out already, the rest will not come.
+    Cut(&'static str),
+    /// The client has left.
+    Gone,
+}
+
+impl From<ClientFault> for Ended {
+    fn from(fault: ClientFault) -> Ended {
+        match fault {
+            ClientFault::Malformed(word) => Ended::Failed(Failure::new(400, word)),
+            ClientFault::Gone => Ended::Gone,
+        }
+    }
+}
+
+/// Where the request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Its body is on the way.
+    Body,
+    /// All of it is queued.
+    Flushing,
+    /// All of it is out.
+    Done,
+    /// The endpoint takes no more; it may still answer.
+    Abandoned,
+}
+
+/// Where the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answering {
+    Head,
+    /// An interim answer is queued.
+    Interim,
+    /// A 101 is queued.
+    Switching,
+    Body,
+    /// All of it is queued.
+    Flushing,
+}
+
+/// Moves the bytes of one exchange, as far as either side is ready, each time it is polled.
+pub(crate) struct Pump<'a, C> {
+    pub(crate) client: &'a mut C,
+    pub(crate) io: &'a mut Stream,
+    pub(crate) out: &'a mut Outgoing,
+    pub(crate) head: &'a mut ResponseHead,
+    /// What was read of the answer.
+    pub(crate) buffer: Buffer,
+    pub(crate) incoming: &'a mut Incoming,
+    pub(crate) asked: http1::Asked,
+    pub(crate) limits: &'a HeadLimits,
+    pub(crate) timeouts: &'a Timeouts,
+    pub(crate) deadline: &'a mut Deadline,
+    pub(crate) sending: Sending,
+    /// Whether all of the request is queued.
+    pub(crate) finished: &'a mut bool,
+    pub(crate) answering: Answering,
+    pub(crate) expects: bool,
+    /// It is the client's turn: to send more of the request, or to take more of the answer.
+    pub(crate) waits_for_client: bool,
+    /// Something moved since the clock was read last.
+    pub(crate) moved: bool,
+    /// When something moved last.
+    pub(crate) since: Instant,
+    /// When the head of the answer came.
+    pub(crate) answered: Option<Instant>,
+}
+
+impl<C: Client> Pump<'_, C> {
+    /// Ready when the exchange of bytes is over.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        self.waits_for_client = false;
+        if let Err(ended) = self.poll_request(cx) {
+            return Poll::Ready(self.before_or_after(ended));
+        }
+        match self.poll_answer(cx) {
+            Ok(Poll::Ready(ended)) => return Poll::Ready(ended),
+            Ok(Poll::Pending) => {}
+            Err(ended) => return Poll::Ready(ended),
+        }
+        if std::mem::take(&mut self.moved) {
+            self.since = Instant::now();
+        }
+        let (within, expired) = self.patience();
+        self.deadline.set(self.since + within);
+        ready!(self.deadline.poll(cx));
+        Poll::Ready(expired)
+    }
+
+    /// A fault of the request is answered only while no other answer has begun.
+    fn before_or_after(&self, ended: Ended) -> Ended {
+        match (ended, self.answering) {
+            (
+                Ended::Failed(fault),
+                Answering::Body | Answering::Flushing | Answering::Switching,
+            ) => Ended::Cut(fault.as_str()),
+            (ended, _) => ended,
+        }
+    }
+
+    /// How long nothing may move, and what it means when nothing did.
+    fn patience(&self) -> (Duration, Ended) {
+        match (self.answering, self.sending) {
+            (Answering::Head | Answering::Interim, Sending::Body)
+                if self.waits_for_client && !(self.expects && self.client.received() == 0) =>
+            {
+                (
+                    self.timeouts.client_body_idle,
+                    Ended::Failed(Failure::BODY_TIMEOUT),
+                )
+            }
+            (Answering::Head | Answering::Interim, _) => (
+                self.timeouts.response_header,
+                Ended::Failed(Failure::RESPONSE_TIMEOUT),
+            ),
+            (Answering::Switching | Answering::Body | Answering::Flushing, _) => {
+                let word = if self.waits_for_client {
+                    "client-timeout"
+                } else {
+                    "body-timeout"
+                };
+                (self.timeouts.body_idle, Ended::Cut(word))
+            }
+        }
+    }
+
+    /// Request: from the client to the endpoint.
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
+        loop {
+            match self.sending {
+                Sending::Body => match self.client.poll_next(cx) {
+                    Poll::Ready(Ok(Next::Piece)) => {
+                        match self.out.poll_send(self.io, cx, self.client.piece()) {
+                            Poll::Ready(Ok(count)) => {
+                                self.client.advance(count);
+                                self.moved = true;
+                            }
+                            Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
+                            Poll::Pending => return Ok(()),
+                        }
+                    }
+                    Poll::Ready(Ok(Next::End)) => {
+                        self.moved = true;
+                        *self.finished = true;
+                        self.sending = match self.out.finish(self.client.trailers()) {
+                            Ok(()) => Sending::Flushing,
+                            Err(_) => return Err(Ended::Failed(INTERNAL)),
+                        };
+                    }
+                    Poll::Ready(Err(fault)) => return Err(fault.into()),
+                    Poll::Pending => {
+                        match self.poll_flush_request(cx) {
+                            Poll::Ready(true) => self.waits_for_client = true,
+                            Poll::Ready(false) => self.sending = Sending::Abandoned,
+                            Poll::Pending => {}
+                        }
+                        return Ok(());
+                    }
+                },
+                Sending::Flushing => match self.poll_flush_request(cx) {
+                    Poll::Ready(true) => self.sending = Sending::Done,
+                    Poll::Ready(false) => self.sending = Sending::Abandoned,
+                    Poll::Pending => return Ok(()),
+                },
+                Sending::Done => {
+                    return match self.client.poll_gone(cx) {
+                        Poll::Ready(()) => Err(Ended::Gone),
+                        Poll::Pending => Ok(()),
+                    };
+                }
+                Sending::Abandoned => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether all that waited for the endpoint is out; false when it takes no more.
+    fn poll_flush_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let before = self.out.sent;
+        let flushed = self.out.poll_flush(self.io, cx);
+        self.moved |= self.out.sent > before;
+        flushed.map(|flushed| flushed.is_ok())
+    }
+
+    /// Answer: from the endpoint to the client.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Result<Poll<Ended>, Ended> {
+        loop {
+            match self.answering {
+                Answering::Head => {
+                    if self.poll_head(cx)?.is_pending() {
+                        return Ok(Poll::Pending);
+                    }
+                }
+                Answering::Interim => match self.client.poll_flush(cx)? {
+                    Poll::Ready(()) => self.answering = Answering::Head,
+                    Poll::Pending => return self.client_is_slow(),
+                },
+                Answering::Switching => match self.client.poll_flush(cx)? {
+                    Poll::Ready(()) => return Ok(Poll::Ready(Ended::Switched)),
+                    Poll::Pending => return self.client_is_slow(),
+                },
+                Answering::Body => {
+                    if self.poll_body(cx)?.is_pending() {
+                        return Ok(Poll::Pending);
+                    }
+                }
+                Answering::Flushing => match self.client.poll_flush(cx)? {
+                    Poll::Ready(()) => {
+                        let reusable = self.sending == Sending::Done
+                            && self.head.keep_alive
+                            && self.buffer.is_empty();
+                        return Ok(Poll::Ready(Ended::Answered { reusable }));
+                    }
+                    Poll::Pending => return self.client_is_slow(),
+                },
+            }
+        }
+    }
+
+    fn client_is_slow(&mut self) -> Result<Poll<Ended>, Ended> {
+        self.waits_for_client = true;
+        Ok(Poll::Pending)
+    }
+
+    /// Reads until a head is there, and passes it on.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
+        let invalid = |word| Ended::Failed(Failure::new(520, word));
+        loop {
+            if !self.buffer.is_empty() {
+                let parsed = parse_response(self.buffer.data(), self.limits, self.asked, self.head);
+                match parsed.map_err(|fault| invalid(fault.as_str()))? {
+                    Parsed::Complete => break,
+                    Parsed::Partial => {
+                        if !self.buffer.has_room()
+                            && !self.buffer.double(self.limits.head_bytes + 1024)
+                        {
+                            return Err(invalid("head-too-large"));
+                        }
+                    }
+                }
+            }
+            match self.buffer.poll_fill(self.io, cx) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.has_spoken() => {
+                    return Err(Ended::Silent);
+                }
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    return Err(Ended::Failed(Failure::new(520, "truncated-head")));
+                }
+                Poll::Ready(Ok(_)) => {}
+            }
+        }
+        self.out.forget();
+        let answer = Answer {
+            head: self.head,
+            bytes: self.buffer.data(),
+        };
+        let (queued, next) = match self.head.kind {
+            ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
+            ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
+            ResponseKind::Final => (self.client.respond(&answer), Answering::Body),
+        };
+        queued.map_err(|_| Ended::Failed(INTERNAL))?;
+        self.buffer.consume(self.head.len);
+        self.answering = next;
+        if next != Answering::Interim {
+            self.moved = true;
+            self.answered = Some(Instant::now());
+            *self.incoming = Incoming::new(self.head.body, self.limits);
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// Whether there was an interim answer already.
+    fn has_spoken(&self) -> bool {
+        self.head.len != 0
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
+        let incoming = &mut *self.incoming;
+        loop {
+            match incoming.poll_next(&mut self.buffer, self.io, cx) {
+                Poll::Ready(Ok(Next::Piece)) => {
+                    match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
+                        Poll::Ready(count) => {
+                            incoming.advance(&mut self.buffer, count);
+                            self.moved = true;
+                        }
+                        Poll::Pending => {
+                            self.waits_for_client = true;
+                            return Ok(Poll::Pending);
+                        }
+                    }
+                }
+                Poll::Ready(Ok(Next::End)) => {
+                    let ended = self.client.finish(incoming.trailers());
+                    ended.map_err(|_| Ended::Cut("internal"))?;
+                    self.answering = Answering::Flushing;
+                    return Ok(Poll::Ready(()));
+                }
+                Poll::Ready(Err(ReadFault::Body(fault))) => return Err(Ended::Cut(fault.as_str())),
+                Poll::Ready(Err(ReadFault::Io(_))) => return Err(Ended::Cut("truncated")),
+                Poll::Pending => {
+                    // What is there goes out before waiting for more.
+                    self.waits_for_client = self.client.poll_flush(cx)?.is_pending();
+                    return Ok(Poll::Pending);
+                }
+            }
+        }
+    }
+}
