@@ -262,6 +262,8 @@ impl Session {
                 }
                 After::Next
             }
+            // What it sent ahead is not read any more, and closing over it would reset.
+            End::Answered if client.closes && !client.buffer.is_empty() => After::Linger,
             End::Answered if client.closes => After::Close,
             End::Answered => After::Next,
         }

@@ -176,6 +176,18 @@ fn the_connection_closes_when_the_client_asks_for_it() {
 }
 
 #[test]
+fn what_follows_the_last_request_is_not_served_and_does_not_cost_its_answer() {
+    let origin = Origin::echo();
+    let usher = Usher::to(&origin);
+    let mut client = usher.client();
+    let last = format!("GET /last HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    client.send(last + &get("/more"));
+    assert!(client.message().1.starts_with("GET /last "));
+    let (rest, orderly) = client.rest();
+    assert_eq!((&*rest, orderly), ("", true));
+}
+
+#[test]
 fn a_large_unwanted_upload_still_sees_its_answer() {
     let origin = Origin::echo();
     let usher = Usher::to(&origin);
