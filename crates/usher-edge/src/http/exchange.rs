@@ -448,16 +448,13 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     async fn redirect(&mut self) -> End {
         self.report.status = 301;
+        let asked = self.asked;
+        let path = if asked.uri == "*" { "/" } else { asked.uri };
         // Without the port: it belongs to the plain listener.
-        let location = format!(
-            "{}://{}{}",
-            Scheme::Https.as_str(),
-            self.asked.host,
-            self.asked.uri
-        );
-        let queued = self
-            .client
-            .answer(301, [("location", &*location)].into_iter(), b"", false);
+        let location = format!("{}://{}{path}", Scheme::Https.as_str(), asked.host);
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let fields = [("location", &*location), ("date", &*date)];
+        let queued = self.client.answer(301, fields.into_iter(), b"", false);
         self.flush(queued).await
     }
 
