@@ -1,6 +1,6 @@
 //! Bodies and interim answers, both ways.
 
-use super::kit::{HOST, Origin, Peer, Usher, field, get, status, with_body};
+use super::kit::{HOST, Origin, PATIENCE, Peer, Usher, field, get, status, with_body};
 
 // Bodies.
 
@@ -85,7 +85,15 @@ fn many_bodies_of_every_length_pass_unchanged() {
             });
         }
     });
-    assert_eq!(usher.plane.ledger().in_flight(), 0);
+    // When all connections have ended nothing is left behind.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime
+        .expect("runtime")
+        .block_on(usher.front.drain(PATIENCE));
+    let ledger = usher.plane.ledger();
+    assert_eq!((ledger.connections(), ledger.in_flight()), (0, 0));
 }
 
 #[test]
