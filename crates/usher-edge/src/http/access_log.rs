@@ -69,8 +69,13 @@ impl AccessLog {
             LogTarget::File(path) => Box::new(LogFile::open(path)?),
         };
         let (sender, orders) = sync_channel(QUEUE_MAX);
-        let writer = Writer { sink, complained: None };
-        thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run(&orders))?;
+        let writer = Writer {
+            sink,
+            complained: None,
+        };
+        thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || writer.run(&orders))?;
         Ok(AccessLog(Some(sender)))
     }
 
@@ -124,7 +129,13 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Adds a line; hands over when there are many.
-    pub(crate) fn add(&mut self, log: &AccessLog, snapshot: &Snapshot, record: &Record<'_>, dropped: &Dropped) {
+    pub(crate) fn add(
+        &mut self,
+        log: &AccessLog,
+        snapshot: &Snapshot,
+        record: &Record<'_>,
+        dropped: &Dropped,
+    ) {
         if !log.is_on() {
             return;
         }
@@ -172,7 +183,11 @@ struct LogFile {
 impl LogFile {
     fn open(path: PathBuf) -> io::Result<LogFile> {
         let file = append(&path)?;
-        Ok(LogFile { path, file, checked: Instant::now() })
+        Ok(LogFile {
+            path,
+            file,
+            checked: Instant::now(),
+        })
     }
 
     /// Whether the path leads to another file by now, or to none.
@@ -221,7 +236,10 @@ impl Writer {
     }
 
     fn complain(&mut self, lines: u64, error: &io::Error) {
-        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINT) {
+        if self
+            .complained
+            .is_none_or(|last| last.elapsed() >= COMPLAINT)
+        {
             self.complained = Some(Instant::now());
             warn!(lines, %error, "access log cannot be written, lines are lost");
         }
@@ -237,7 +255,10 @@ struct Clock {
 
 impl Default for Clock {
     fn default() -> Clock {
-        Clock { second: 0, text: *b"1970-01-01T00:00:00.000Z" }
+        Clock {
+            second: 0,
+            text: *b"1970-01-01T00:00:00.000Z",
+        }
     }
 }
 
@@ -257,7 +278,11 @@ impl Clock {
         let (days, second) = (self.second / 86_400, self.second % 86_400);
         let (year, month, day) = civil(days);
         let parts = [(0..4, year), (5..7, month), (8..10, day)];
-        let clock = [(11..13, second / 3600), (14..16, second / 60 % 60), (17..19, second % 60)];
+        let clock = [
+            (11..13, second / 3600),
+            (14..16, second / 60 % 60),
+            (17..19, second % 60),
+        ];
         for (range, value) in parts.into_iter().chain(clock) {
             digits(&mut self.text[range], value);
         }
@@ -274,7 +299,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
@@ -301,9 +330,17 @@ fn write_line(out: &mut Vec<u8>, clock: &mut Clock, snapshot: &Snapshot, record:
     number(out, "bytes_out", record.bytes_out);
     millis(out, "duration_ms", Some(record.duration));
     let catalog = snapshot.catalog();
-    name(out, "load_balancer", record.balancer.map(|ix| &*catalog.balancer(ix).name));
+    name(
+        out,
+        "load_balancer",
+        record.balancer.map(|ix| &*catalog.balancer(ix).name),
+    );
     name(out, "pool", record.pool.map(|ix| &*catalog.pool(ix).name));
-    name(out, "endpoint", record.endpoint.map(|ix| &*snapshot.endpoint(ix).name));
+    name(
+        out,
+        "endpoint",
+        record.endpoint.map(|ix| &*snapshot.endpoint(ix).name),
+    );
     millis(out, "upstream_ms", record.upstream);
     number(out, "attempts", u64::from(record.attempts));
     // Nothing pins a visitor and no room holds one yet: every request is in this state.
@@ -444,13 +481,20 @@ mod tests {
     }
 
     fn batch(line: &str) -> Batch {
-        Batch { text: format!("{line}\n").into_bytes(), lines: 1, clock: Clock::default() }
+        Batch {
+            text: format!("{line}\n").into_bytes(),
+            lines: 1,
+            clock: Clock::default(),
+        }
     }
 
     #[test]
     fn a_file_that_was_moved_away_is_opened_anew() {
         let folder = tempfile::tempdir().expect("folder");
-        let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+        let (path, moved) = (
+            folder.path().join("access.log"),
+            folder.path().join("access.log.1"),
+        );
         let mut file = LogFile::open(path.clone()).expect("open");
         file.write(b"one\n").expect("write");
         std::fs::rename(&path, &moved).expect("move");
@@ -471,7 +515,10 @@ mod tests {
         batch("one").hand_over(&log, &dropped);
         batch("two").hand_over(&log, &dropped);
         log.flush(Duration::from_secs(10));
-        assert_eq!(std::fs::read_to_string(&path).expect("log"), "before\none\ntwo\n");
+        assert_eq!(
+            std::fs::read_to_string(&path).expect("log"),
+            "before\none\ntwo\n"
+        );
         assert_eq!(dropped.lines(), 0);
     }
 

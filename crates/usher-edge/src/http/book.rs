@@ -35,17 +35,26 @@ impl Count {
     /// Only `worker` itself may call this: the cell has one writer.
     pub(crate) fn add(&self, worker: usize) {
         let cell = &self.0[worker].0;
-        cell.store(cell.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        cell.store(
+            cell.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
     }
 
     /// Only `worker` itself may call this.
     pub(crate) fn remove(&self, worker: usize) {
         let cell = &self.0[worker].0;
-        cell.store(cell.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+        cell.store(
+            cell.load(Ordering::Relaxed).wrapping_sub(1),
+            Ordering::Relaxed,
+        );
     }
 
     pub(crate) fn sum(&self) -> u32 {
-        self.0.iter().map(|cell| cell.0.load(Ordering::Relaxed)).fold(0, u32::wrapping_add)
+        self.0
+            .iter()
+            .map(|cell| cell.0.load(Ordering::Relaxed))
+            .fold(0, u32::wrapping_add)
     }
 }
 
@@ -67,18 +76,27 @@ pub struct Book {
 impl Book {
     /// Counts of `catalog`, those that `before` kept already among them.
     pub(crate) fn open(catalog: &Arc<Catalog>, workers: usize, before: Option<&Book>) -> Book {
-        let known: HashMap<Id, &Arc<Count>> =
-            before.iter().flat_map(|book| &book.endpoints).map(|(id, count)| (*id, count)).collect();
+        let known: HashMap<Id, &Arc<Count>> = before
+            .iter()
+            .flat_map(|book| &book.endpoints)
+            .map(|(id, count)| (*id, count))
+            .collect();
         let endpoint = |id: Id| {
             let count = known.get(&id).map(|count| Arc::clone(count));
             (id, count.unwrap_or_else(|| Arc::new(Count::new(workers))))
         };
-        let known: HashMap<Id, &Arc<BalancerCounts>> =
-            before.iter().flat_map(|book| &book.balancers).map(|(id, count)| (*id, count)).collect();
+        let known: HashMap<Id, &Arc<BalancerCounts>> = before
+            .iter()
+            .flat_map(|book| &book.balancers)
+            .map(|(id, count)| (*id, count))
+            .collect();
         let balancer = |id: Id| {
             let counts = known.get(&id).map(|counts| Arc::clone(counts));
             let new = || {
-                Arc::new(BalancerCounts { active: Count::new(workers), retries: AtomicU32::new(0) })
+                Arc::new(BalancerCounts {
+                    active: Count::new(workers),
+                    retries: AtomicU32::new(0),
+                })
             };
             (id, counts.unwrap_or_else(new))
         };
@@ -86,8 +104,16 @@ impl Book {
         Book {
             catalog: Arc::clone(catalog),
             // The order of `EndpointIx`: pool by pool.
-            endpoints: pools.flat_map(|pool| &pool.endpoints).map(|found| endpoint(found.id)).collect(),
-            balancers: catalog.draft().balancers.iter().map(|found| balancer(found.id)).collect(),
+            endpoints: pools
+                .flat_map(|pool| &pool.endpoints)
+                .map(|found| endpoint(found.id))
+                .collect(),
+            balancers: catalog
+                .draft()
+                .balancers
+                .iter()
+                .map(|found| balancer(found.id))
+                .collect(),
         }
     }
 
@@ -116,7 +142,10 @@ impl Book {
     }
 
     pub(crate) fn return_retry(&self, ix: BalancerIx) {
-        self.balancers[ix.at()].1.retries.fetch_sub(1, Ordering::Relaxed);
+        self.balancers[ix.at()]
+            .1
+            .retries
+            .fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -46,8 +46,14 @@ impl Census {
     /// Takes a seat for a connection that may come, if fewer than `limit` are taken.
     pub(crate) fn reserve(self: &Arc<Self>, limit: usize) -> Option<Seat> {
         let one_more = |open: usize| (open < limit).then_some(open + 1);
-        let taken = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.is_ok().then(|| Seat { census: Arc::clone(self), worker: None, client: None })
+        let taken = self
+            .open
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.is_ok().then(|| Seat {
+            census: Arc::clone(self),
+            worker: None,
+            client: None,
+        })
     }
 
     /// Waits until a seat is given up, or a moment.
@@ -61,9 +67,15 @@ impl Census {
     pub(crate) fn place(&self, worker: usize) -> usize {
         let load = |at: usize| self.loads[at].0.load(Ordering::Relaxed);
         let own = load(worker);
-        let least = (0..self.loads.len()).min_by_key(|&at| load(at)).unwrap_or(worker);
+        let least = (0..self.loads.len())
+            .min_by_key(|&at| load(at))
+            .unwrap_or(worker);
         // A hand-over costs a wake-up of another core, so a difference of one is let be.
-        if own > load(least) + 1 + own / 32 { least } else { worker }
+        if own > load(least) + 1 + own / 32 {
+            least
+        } else {
+            worker
+        }
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -155,8 +167,15 @@ mod tests {
             seat.sit(census.place(0));
             seats.push(seat);
         }
-        let loads: Vec<_> = census.loads.iter().map(|load| load.0.load(Ordering::Relaxed)).collect();
-        assert!(loads.iter().all(|load| (14..=18).contains(load)), "{loads:?}");
+        let loads: Vec<_> = census
+            .loads
+            .iter()
+            .map(|load| load.0.load(Ordering::Relaxed))
+            .collect();
+        assert!(
+            loads.iter().all(|load| (14..=18).contains(load)),
+            "{loads:?}"
+        );
         assert_eq!(census.place(1), 1, "a small difference is let be");
     }
 }

@@ -26,7 +26,11 @@ impl ConnInfo {
     /// How the peer reached us.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
-        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+        if self.tls.is_some() {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        }
     }
 
     /// The protocol version of the TLS session, for the access log.

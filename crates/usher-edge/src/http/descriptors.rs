@@ -14,7 +14,13 @@ const OTHERS: u64 = 256;
 pub(crate) fn raise(connections: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        && let Err(error) = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        )
     {
         debug!(%error, "the limit of file descriptors stays as it is");
     }

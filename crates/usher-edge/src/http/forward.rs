@@ -41,7 +41,10 @@ impl Visitor {
         proxies: &[IpNet],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Visitor {
-        let mut visitor = Visitor { address: peer, scheme };
+        let mut visitor = Visitor {
+            address: peer,
+            scheme,
+        };
         if !trusted {
             return visitor;
         }
@@ -73,8 +76,17 @@ fn walk(mut found: Option<IpAddr>, line: &[u8], proxies: &[IpNet]) -> Option<IpA
 /// An entry of `X-Forwarded-For`: an address, perhaps with a port, perhaps in brackets or quotes.
 fn address(entry: &[u8]) -> Option<IpAddr> {
     let entry = std::str::from_utf8(entry.trim_ascii()).ok()?;
-    let entry = entry.strip_prefix('"').map_or(Some(entry), |rest| rest.strip_suffix('"'))?;
-    let bracketed = || entry.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
+    let entry = entry
+        .strip_prefix('"')
+        .map_or(Some(entry), |rest| rest.strip_suffix('"'))?;
+    let bracketed = || {
+        entry
+            .strip_prefix('[')?
+            .strip_suffix(']')?
+            .parse()
+            .ok()
+            .map(IpAddr::V6)
+    };
     let with_port = || entry.parse::<SocketAddr>().ok().map(|socket| socket.ip());
     let found = entry.parse().ok().or_else(with_port).or_else(bracketed)?;
     Some(found.to_canonical())
@@ -95,7 +107,10 @@ pub fn is_replaced(name: &[u8], trusted: bool) -> bool {
         Some(b'x') => {
             let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
             let prefix = b"x-forwarded-";
-            let claims = || name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+            let claims = || {
+                name.get(..prefix.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            };
             let written = is(b"x-forwarded-for") || is(b"x-request-id");
             written || (!trusted && (claims() || is(b"x-real-ip")))
         }
@@ -146,7 +161,11 @@ impl Forwarded<'_> {
         out.extend_from_slice(b"\r\n");
         // A trusted proxy's own words were passed on with the other fields.
         if !proto {
-            field(out, b"X-Forwarded-Proto: ", self.visitor.scheme.as_str().as_bytes());
+            field(
+                out,
+                b"X-Forwarded-Proto: ",
+                self.visitor.scheme.as_str().as_bytes(),
+            );
         }
         if !host {
             field(out, b"X-Forwarded-Host: ", self.host);
@@ -204,9 +223,8 @@ impl RequestId {
             return id;
         }
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=".contains(byte);
-        let fits = |value: &&[u8]| {
-            (1..=REQUEST_ID_MAX).contains(&value.len()) && value.iter().all(plain)
-        };
+        let fits =
+            |value: &&[u8]| (1..=REQUEST_ID_MAX).contains(&value.len()) && value.iter().all(plain);
         let mut given = fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"x-request-id"));
         if let Some(given) = given.next().map(|(_, value)| value).filter(fits) {
             id.bytes[..given.len()].copy_from_slice(given);
@@ -235,11 +253,15 @@ mod tests {
     type Field<'a> = (&'a str, &'a str);
 
     fn proxies() -> Vec<IpNet> {
-        ["10.0.0.0/8", "2001:db8:ffff::/48"].map(|net| net.parse().expect("net")).to_vec()
+        ["10.0.0.0/8", "2001:db8:ffff::/48"]
+            .map(|net| net.parse().expect("net"))
+            .to_vec()
     }
 
     fn bytes<'a>(fields: &'a [Field<'a>]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
-        fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
     }
 
     fn visitor(peer: &str, fields: &[Field<'_>]) -> Visitor {
@@ -249,7 +271,10 @@ mod tests {
     }
 
     fn address_of(peer: &str, lines: &[&str]) -> String {
-        let fields: Vec<_> = lines.iter().map(|line| ("X-Forwarded-For", *line)).collect();
+        let fields: Vec<_> = lines
+            .iter()
+            .map(|line| ("X-Forwarded-For", *line))
+            .collect();
         visitor(peer, &fields).address.to_string()
     }
 
@@ -261,20 +286,40 @@ mod tests {
             ("10.0.0.9", &[], "10.0.0.9"),
             ("10.0.0.9", &["198.51.100.7"], "198.51.100.7"),
             // Invented entries stand left of the one that the proxy wrote.
-            ("10.0.0.9", &["198.51.100.7, 203.0.113.5:4711"], "203.0.113.5"),
+            (
+                "10.0.0.9",
+                &["198.51.100.7, 203.0.113.5:4711"],
+                "203.0.113.5",
+            ),
             ("10.0.0.9", &["198.51.100.7", "203.0.113.5"], "203.0.113.5"),
-            ("10.0.0.9", &["198.51.100.7, 10.1.1.1, 10.2.2.2"], "198.51.100.7"),
-            ("10.0.0.9", &["198.51.100.7", "10.1.1.1 ,10.2.2.2"], "198.51.100.7"),
+            (
+                "10.0.0.9",
+                &["198.51.100.7, 10.1.1.1, 10.2.2.2"],
+                "198.51.100.7",
+            ),
+            (
+                "10.0.0.9",
+                &["198.51.100.7", "10.1.1.1 ,10.2.2.2"],
+                "198.51.100.7",
+            ),
             // All trusted: the furthest hop.
             ("10.0.0.9", &["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
-            ("10.0.0.9", &["10.1.1.1, 203.0.113.5, 10.2.2.2"], "203.0.113.5"),
+            (
+                "10.0.0.9",
+                &["10.1.1.1, 203.0.113.5, 10.2.2.2"],
+                "203.0.113.5",
+            ),
             // Ports, brackets, quotes.
             ("10.0.0.9", &["[2001:db8::1]:443"], "2001:db8::1"),
             ("10.0.0.9", &["[2001:db8::1]"], "2001:db8::1"),
             ("10.0.0.9", &["\"[2001:db8::1]:443\""], "2001:db8::1"),
             ("10.0.0.9", &["2001:db8::1"], "2001:db8::1"),
             ("10.0.0.9", &["::ffff:198.51.100.7"], "198.51.100.7"),
-            ("2001:db8:ffff::1", &["198.51.100.7, 2001:db8:ffff::2"], "198.51.100.7"),
+            (
+                "2001:db8:ffff::1",
+                &["198.51.100.7, 2001:db8:ffff::2"],
+                "198.51.100.7",
+            ),
             // A malformed entry ends the walk at the last hop that was good.
             ("10.0.0.9", &["198.51.100.7, unknown, 10.2.2.2"], "10.2.2.2"),
             ("10.0.0.9", &["198.51.100.7, unknown"], "10.0.0.9"),
@@ -296,8 +341,14 @@ mod tests {
         let field = [("x-forwarded-proto", "HTTPS")];
         assert_eq!(visitor("10.0.0.9", &field).scheme, Scheme::Https);
         assert_eq!(visitor("192.0.2.1", &field).scheme, Scheme::Http);
-        assert_eq!(visitor("10.0.0.9", &[("x-forwarded-proto", "gopher")]).scheme, Scheme::Http);
-        assert_eq!(visitor("10.0.0.9", &[("x-forwarded-proto", "https,http")]).scheme, Scheme::Https);
+        assert_eq!(
+            visitor("10.0.0.9", &[("x-forwarded-proto", "gopher")]).scheme,
+            Scheme::Http
+        );
+        assert_eq!(
+            visitor("10.0.0.9", &[("x-forwarded-proto", "https,http")]).scheme,
+            Scheme::Https
+        );
     }
 
     fn written(peer: &str, fields: &[Field<'_>]) -> String {
@@ -309,8 +360,13 @@ mod tests {
         for (name, value) in bytes(fields).filter(|(name, _)| !is_replaced(name, trusted)) {
             field(&mut out, &[name, b": "].concat(), value);
         }
-        let forwarded =
-            Forwarded { peer, trusted, visitor, host: b"shop.example.com", request_id: &request_id };
+        let forwarded = Forwarded {
+            peer,
+            trusted,
+            visitor,
+            host: b"shop.example.com",
+            request_id: &request_id,
+        };
         forwarded.write(bytes(fields), &mut out);
         String::from_utf8(out).expect("text")
     }
@@ -360,13 +416,19 @@ mod tests {
     #[test]
     fn an_empty_claim_leaves_no_empty_entry() {
         let written = written("10.0.0.9", &[("X-Forwarded-For", "")]);
-        assert!(written.starts_with("X-Forwarded-For: 10.0.0.9\r\n"), "{written}");
+        assert!(
+            written.starts_with("X-Forwarded-For: 10.0.0.9\r\n"),
+            "{written}"
+        );
     }
 
     #[test]
     fn what_a_trusted_proxy_leaves_out_is_written() {
         assert_eq!(
-            written("10.0.0.9", &[("X-Forwarded-For", "2001:db8::1"), ("X-Request-ID", "a b")]),
+            written(
+                "10.0.0.9",
+                &[("X-Forwarded-For", "2001:db8::1"), ("X-Request-ID", "a b")]
+            ),
             "X-Forwarded-For: 2001:db8::1, 10.0.0.9\r\nX-Forwarded-Proto: http\r\n\
              X-Forwarded-Host: shop.example.com\r\nCF-Connecting-IP: 2001:db8::1\r\n\
              X-Request-ID: 0123456789abcdef\r\n"

@@ -72,7 +72,9 @@ pub struct Front {
 
 impl std::fmt::Debug for Front {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Front").field("listening", &self.listening()).finish_non_exhaustive()
+        f.debug_struct("Front")
+            .field("listening", &self.listening())
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,8 +88,9 @@ impl Front {
         descriptors::raise(plane.settings().limits.connections);
         let tls = ServerConfigs::new(Arc::clone(plane.certificates())).map_err(StartError::Tls)?;
         let workers = plane.ledger().workers();
-        let (senders, receivers): (Vec<Orders>, Vec<_>) =
-            (0..workers).map(|_| tokio::sync::mpsc::unbounded_channel()).unzip();
+        let (senders, receivers): (Vec<Orders>, Vec<_>) = (0..workers)
+            .map(|_| tokio::sync::mpsc::unbounded_channel())
+            .unzip();
         let siblings: Arc<[Orders]> = senders.clone().into();
         let mut front = Front {
             plane: Arc::clone(plane),
@@ -97,7 +100,10 @@ impl Front {
         };
         let (ready, started) = mpsc::sync_channel(workers);
         for (index, (orders, receiver)) in senders.into_iter().zip(receivers).enumerate() {
-            let failed = |source| StartError::Worker { worker: index, source };
+            let failed = |source| StartError::Worker {
+                worker: index,
+                source,
+            };
             let start = Start {
                 index,
                 seed: getrandom::u64().map_err(StartError::Chance)?,
@@ -107,7 +113,9 @@ impl Front {
             };
             let ready = ready.clone();
             let thread = thread::Builder::new().name(format!("worker-{index}"));
-            let thread = thread.spawn(move || start.run(receiver, &ready)).map_err(failed)?;
+            let thread = thread
+                .spawn(move || start.run(receiver, &ready))
+                .map_err(failed)?;
             front.hands.push(Hand { orders, thread });
             let gone = |_| Err(io::Error::other("the thread ended"));
             started.recv().unwrap_or_else(gone).map_err(failed)?;
@@ -123,20 +131,37 @@ impl Front {
     pub fn listen(&self, address: SocketAddr, scheme: Scheme) -> Result<Listening, ListenError> {
         let other = |source| ListenError::Other { address, source };
         let sockets = listen::bind(address, self.hands.len())?;
-        let bound = sockets.first().map_or(Ok(address), std::net::TcpListener::local_addr);
+        let bound = sockets
+            .first()
+            .map_or(Ok(address), std::net::TcpListener::local_addr);
         let id = ListenerId(self.next.fetch_add(1, Ordering::Relaxed));
-        let listening = Listening { id, address: bound.map_err(other)?, scheme };
+        let listening = Listening {
+            id,
+            address: bound.map_err(other)?,
+            scheme,
+        };
         let guests = Arc::<Guests>::default();
-        let place = Place { address: listening.address, scheme, guests: Arc::clone(&guests) };
+        let place = Place {
+            address: listening.address,
+            scheme,
+            guests: Arc::clone(&guests),
+        };
         let (ready, begun) = mpsc::sync_channel(self.hands.len());
         for (hand, socket) in self.hands.iter().zip(sockets) {
-            hand.give(Order::Listen { id, socket, place: place.clone(), ready: ready.clone() });
+            hand.give(Order::Listen {
+                id,
+                socket,
+                place: place.clone(),
+                ready: ready.clone(),
+            });
         }
         drop(ready);
         for _ in &self.hands {
             let gone = |_| Err(io::Error::other("a worker has ended"));
             if let Err(source) = begun.recv().unwrap_or_else(gone) {
-                self.hands.iter().for_each(|hand| hand.give(Order::Cut { id }));
+                self.hands
+                    .iter()
+                    .for_each(|hand| hand.give(Order::Cut { id }));
                 return Err(other(source));
             }
         }
@@ -147,7 +172,10 @@ impl Front {
     /// The listeners that accept connections, oldest first.
     #[must_use]
     pub fn listening(&self) -> Vec<Listening> {
-        self.listeners().values().map(|(listening, _)| *listening).collect()
+        self.listeners()
+            .values()
+            .map(|(listening, _)| *listening)
+            .collect()
     }
 
     /// Speaks `scheme` to those who connect to a listener from now on; the socket stays open, and
@@ -156,7 +184,9 @@ impl Front {
         if let Some((listening, _)) = self.listeners().get_mut(&id) {
             listening.scheme = scheme;
         }
-        self.hands.iter().for_each(|hand| hand.give(Order::Speak { id, scheme }));
+        self.hands
+            .iter()
+            .for_each(|hand| hand.give(Order::Speak { id, scheme }));
     }
 
     /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
@@ -176,7 +206,9 @@ impl Front {
             let _ = closed.await;
         }
         let _ = timeout(grace, guests.all_left()).await;
-        self.hands.iter().for_each(|hand| hand.give(Order::Cut { id }));
+        self.hands
+            .iter()
+            .for_each(|hand| hand.give(Order::Cut { id }));
         guests.all_left().await;
     }
 
@@ -190,7 +222,11 @@ impl Front {
         // All at once: the grace is one, however many listeners there are.
         std::future::poll_fn(|cx| {
             going.retain_mut(|one| one.as_mut().poll(cx).is_pending());
-            if going.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            if going.is_empty() {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
         })
         .await;
     }
@@ -207,7 +243,9 @@ impl Front {
     }
 
     fn listeners(&self) -> MutexGuard<'_, BTreeMap<ListenerId, (Listening, Arc<Guests>)>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -26,9 +26,19 @@ pub(crate) async fn serve(
     tls: Option<ServerConfigs>,
     drain: Rc<Drain>,
 ) {
-    let Accepted { socket, peer, seat: _seat } = accepted;
+    let Accepted {
+        socket,
+        peer,
+        seat: _seat,
+    } = accepted;
     let trusted = trusts(&worker.view().settings.trusted_proxies, peer.ip());
-    let mut conn = ConnInfo { peer, local, tls: None, trusted, drain };
+    let mut conn = ConnInfo {
+        peer,
+        local,
+        tls: None,
+        trusted,
+        drain,
+    };
     let Some(tls) = tls else {
         return h1::serve(worker, Stream::Plain(socket), conn).await;
     };
@@ -46,7 +56,11 @@ pub(crate) async fn serve(
     }
 }
 
-async fn shake(worker: &Worker, tls: &ServerConfigs, socket: TcpStream) -> Option<(Stream, TlsInfo)> {
+async fn shake(
+    worker: &Worker,
+    tls: &ServerConfigs,
+    socket: TcpStream,
+) -> Option<(Stream, TlsInfo)> {
     let within = worker.view().settings.timeouts.tls_handshake;
     let shaken = timeout(within, tls.acceptor().accept(socket)).await;
     let stream = match shaken {
@@ -67,7 +81,9 @@ async fn shake(worker: &Worker, tls: &ServerConfigs, socket: TcpStream) -> Optio
     };
     let info = TlsInfo {
         version,
-        sni: session.server_name().map(|name| name.to_ascii_lowercase().into()),
+        sni: session
+            .server_name()
+            .map(|name| name.to_ascii_lowercase().into()),
         h2: session.alpn_protocol() == Some(b"h2"),
     };
     Some((Stream::Tls(Box::new(stream.into())), info))

@@ -23,8 +23,9 @@ use super::census::Census;
 use super::record::Record;
 
 /// Upper bounds of the classes of `usher_http_request_seconds`.
-const BOUNDS: [f64; 15] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 100.0];
+const BOUNDS: [f64; 15] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 100.0,
+];
 
 /// A distribution of times.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +42,10 @@ impl Times {
     }
 
     fn merge(&mut self, other: &Times) {
-        self.classes.iter_mut().zip(&other.classes).for_each(|(all, more)| *all += more);
+        self.classes
+            .iter_mut()
+            .zip(&other.classes)
+            .for_each(|(all, more)| *all += more);
         self.sum += other.sum;
     }
 }
@@ -108,8 +112,14 @@ impl Plain {
         for (reason, count) in std::mem::take(&mut self.errors) {
             *other.errors.entry(reason).or_default() += count;
         }
-        let Plain { errors: _, bytes_in, bytes_out, accepted, refused, handshakes_failed } =
-            std::mem::take(self);
+        let Plain {
+            errors: _,
+            bytes_in,
+            bytes_out,
+            accepted,
+            refused,
+            handshakes_failed,
+        } = std::mem::take(self);
         other.bytes_in += bytes_in;
         other.bytes_out += bytes_out;
         other.accepted += accepted;
@@ -127,11 +137,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn record(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>, record: &Record<'_>) {
+    pub(crate) fn record(
+        &mut self,
+        ledger: &Ledger,
+        worker: usize,
+        book: &Arc<Book>,
+        record: &Record<'_>,
+    ) {
         let indexed = self.indexed(ledger, worker, book);
         let path = (record.balancer, record.pool, record.endpoint);
         *indexed.requests.entry((path, record.status)).or_default() += 1;
-        indexed.seconds.entry(record.balancer).or_default().add(record.duration);
+        indexed
+            .seconds
+            .entry(record.balancer)
+            .or_default()
+            .add(record.duration);
         self.plain.bytes_in += record.bytes_in;
         self.plain.bytes_out += record.bytes_out;
         if let Some(reason) = record.error {
@@ -139,12 +159,32 @@ impl Tally {
         }
     }
 
-    pub(crate) fn failed_over(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>, ix: BalancerIx) {
-        *self.indexed(ledger, worker, book).failovers.entry(ix).or_default() += 1;
+    pub(crate) fn failed_over(
+        &mut self,
+        ledger: &Ledger,
+        worker: usize,
+        book: &Arc<Book>,
+        ix: BalancerIx,
+    ) {
+        *self
+            .indexed(ledger, worker, book)
+            .failovers
+            .entry(ix)
+            .or_default() += 1;
     }
 
-    pub(crate) fn retry_denied(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>, ix: BalancerIx) {
-        *self.indexed(ledger, worker, book).retries_denied.entry(ix).or_default() += 1;
+    pub(crate) fn retry_denied(
+        &mut self,
+        ledger: &Ledger,
+        worker: usize,
+        book: &Arc<Book>,
+        ix: BalancerIx,
+    ) {
+        *self
+            .indexed(ledger, worker, book)
+            .retries_denied
+            .entry(ix)
+            .or_default() += 1;
     }
 
     pub(crate) fn error(&mut self, reason: &'static str) {
@@ -165,7 +205,11 @@ impl Tally {
 
     /// Counts by indices of `book`; what was counted by another's is turned in first.
     fn indexed(&mut self, ledger: &Ledger, worker: usize, book: &Arc<Book>) -> &mut Indexed {
-        if !self.book.as_ref().is_some_and(|known| Arc::ptr_eq(known, book)) {
+        if !self
+            .book
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, book))
+        {
             self.turn_in(&mut lock(&ledger.pages[worker]));
             self.book = Some(Arc::clone(book));
         }
@@ -179,7 +223,10 @@ impl Tally {
         if self.indexed.is_empty() {
             return;
         }
-        let known = page.indexed.iter().position(|(known, _)| Arc::ptr_eq(known, book));
+        let known = page
+            .indexed
+            .iter()
+            .position(|(known, _)| Arc::ptr_eq(known, book));
         let place = known.unwrap_or_else(|| {
             page.indexed.push((Arc::clone(book), Indexed::default()));
             page.indexed.len() - 1
@@ -217,10 +264,16 @@ impl Totals {
     fn add(&mut self, catalog: &Catalog, mut counted: Indexed) {
         let balancer = |ix: BalancerIx| catalog.balancer(ix).name.clone();
         for ((path, code), count) in counted.requests.drain() {
-            *self.requests.entry((route(catalog, path), code)).or_default() += count;
+            *self
+                .requests
+                .entry((route(catalog, path), code))
+                .or_default() += count;
         }
         for (ix, times) in counted.seconds.drain() {
-            self.seconds.entry(ix.map(balancer).unwrap_or_default()).or_default().merge(&times);
+            self.seconds
+                .entry(ix.map(balancer).unwrap_or_default())
+                .or_default()
+                .merge(&times);
         }
         for (ix, count) in counted.failovers.drain() {
             *self.failovers.entry(balancer(ix)).or_default() += count;
@@ -235,7 +288,9 @@ impl Totals {
     fn begin(&mut self, catalog: &Catalog) {
         for (_, balancer) in catalog.balancers() {
             self.failovers.entry(balancer.name.clone()).or_default();
-            self.retries_denied.entry(balancer.name.clone()).or_default();
+            self.retries_denied
+                .entry(balancer.name.clone())
+                .or_default();
         }
     }
 
@@ -249,7 +304,8 @@ impl Totals {
                     route.endpoint.is_empty() || endpoints.any(|known| known.name == route.endpoint)
                 })
         };
-        self.requests.retain(|(route, _), _| balancer(&route.load_balancer) && endpoint(route));
+        self.requests
+            .retain(|(route, _), _| balancer(&route.load_balancer) && endpoint(route));
         self.seconds.retain(|name, _| balancer(name));
         self.failovers.retain(|name, _| balancer(name));
         self.retries_denied.retain(|name, _| balancer(name));
@@ -259,12 +315,20 @@ impl Totals {
 fn route(catalog: &Catalog, (balancer, pool, endpoint): Path) -> Route {
     let named = |ix: EndpointIx| {
         // The order of `EndpointIx`: pool by pool.
-        let mut endpoints = catalog.draft().pools.iter().flat_map(|pool| &pool.endpoints);
+        let mut endpoints = catalog
+            .draft()
+            .pools
+            .iter()
+            .flat_map(|pool| &pool.endpoints);
         endpoints.nth(ix.at()).map(|endpoint| endpoint.name.clone())
     };
     Route {
-        load_balancer: balancer.map(|ix| catalog.balancer(ix).name.clone()).unwrap_or_default(),
-        pool: pool.map(|ix| catalog.pool(ix).name.clone()).unwrap_or_default(),
+        load_balancer: balancer
+            .map(|ix| catalog.balancer(ix).name.clone())
+            .unwrap_or_default(),
+        pool: pool
+            .map(|ix| catalog.pool(ix).name.clone())
+            .unwrap_or_default(),
         endpoint: endpoint.and_then(named).unwrap_or_default(),
     }
 }
@@ -376,7 +440,9 @@ impl Collector for FrontMetrics {
                 ("endpoint", route.endpoint.as_str()),
                 ("code", code.as_str()),
             ];
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+            metric
+                .encode_family(&labels)?
+                .encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         let mut metric = encoder.encode_descriptor(
             "usher_http_request",
@@ -388,7 +454,11 @@ impl Collector for FrontMetrics {
             times.encode(metric.encode_family(&[("load_balancer", name.as_str())])?)?;
         }
         let by_balancer = [
-            ("usher_failovers", "Requests that went to a second endpoint", &totals.failovers),
+            (
+                "usher_failovers",
+                "Requests that went to a second endpoint",
+                &totals.failovers,
+            ),
             (
                 "usher_retries_denied",
                 "Second attempts that the retry budget did not allow",
@@ -399,7 +469,9 @@ impl Collector for FrontMetrics {
             let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
             for (name, count) in counts {
                 let labels = [("load_balancer", name.as_str())];
-                metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+                metric
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(count, None)?;
             }
         }
         let mut metric = encoder.encode_descriptor(
@@ -409,11 +481,21 @@ impl Collector for FrontMetrics {
             MetricType::Counter,
         )?;
         for (reason, count) in &totals.plain.errors {
-            metric.encode_family(&[("reason", *reason)])?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+            metric
+                .encode_family(&[("reason", *reason)])?
+                .encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         let gauges = [
-            ("usher_http_in_flight", "Requests under way", i64::from(ledger.in_flight())),
-            ("usher_http_connections", "Client connections", ledger.connections() as i64),
+            (
+                "usher_http_in_flight",
+                "Requests under way",
+                i64::from(ledger.in_flight()),
+            ),
+            (
+                "usher_http_connections",
+                "Client connections",
+                ledger.connections() as i64,
+            ),
         ];
         for (name, text, value) in gauges {
             let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Gauge)?;
@@ -421,9 +503,21 @@ impl Collector for FrontMetrics {
         }
         let plain = &totals.plain;
         let counters = [
-            ("usher_http_received_bytes", "Bytes of request bodies", plain.bytes_in),
-            ("usher_http_sent_bytes", "Bytes of response bodies", plain.bytes_out),
-            ("usher_http_connections_accepted", "Client connections accepted", plain.accepted),
+            (
+                "usher_http_received_bytes",
+                "Bytes of request bodies",
+                plain.bytes_in,
+            ),
+            (
+                "usher_http_sent_bytes",
+                "Bytes of response bodies",
+                plain.bytes_out,
+            ),
+            (
+                "usher_http_connections_accepted",
+                "Client connections accepted",
+                plain.accepted,
+            ),
             (
                 "usher_http_connections_refused",
                 "Client connections closed at once by limits.connections_per_client",
@@ -463,7 +557,12 @@ mod tests {
         for micros in [0, 1000, 1001, 100_000_000, 100_000_001] {
             times.add(Duration::from_micros(micros));
         }
-        let classes: Vec<_> = times.classes.iter().enumerate().filter(|(_, count)| **count > 0).collect();
+        let classes: Vec<_> = times
+            .classes
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .collect();
         assert_eq!(classes, [(0, &2), (1, &1), (14, &1), (15, &1)]);
         let mut sum = times.clone();
         sum.merge(&times);

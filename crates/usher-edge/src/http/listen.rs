@@ -68,7 +68,10 @@ impl ListenError {
 }
 
 /// Listens on `address` with `count` sockets that share the port. Port 0: the system chooses one.
-pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<std::net::TcpListener>, ListenError> {
+pub(crate) fn bind(
+    address: SocketAddr,
+    count: usize,
+) -> Result<Vec<std::net::TcpListener>, ListenError> {
     bind_all(address, count).map_err(|source| ListenError::of(address, source))
 }
 
@@ -85,8 +88,13 @@ fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
         socket.bind(&address)?;
         sockets.push(socket);
     }
-    sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
-    Ok(sockets.into_iter().map(std::net::TcpListener::from).collect())
+    sockets
+        .iter()
+        .try_for_each(|socket| socket.listen(BACKLOG))?;
+    Ok(sockets
+        .into_iter()
+        .map(std::net::TcpListener::from)
+        .collect())
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -95,7 +103,11 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 
 /// Options that every accepted connection inherits are set here, once.
 fn socket_of(address: &socket2::SockAddr) -> io::Result<Socket> {
-    let domain = if address.is_ipv6() { Domain::IPV6 } else { Domain::IPV4 };
+    let domain = if address.is_ipv6() {
+        Domain::IPV6
+    } else {
+        Domain::IPV4
+    };
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
@@ -139,7 +151,11 @@ enum Pause {
 
 impl Acceptor {
     pub(crate) fn new(socket: std::net::TcpListener, worker: Rc<Worker>) -> io::Result<Acceptor> {
-        Ok(Acceptor { socket: TcpListener::from_std(socket)?, worker, complained: None })
+        Ok(Acceptor {
+            socket: TcpListener::from_std(socket)?,
+            worker,
+            complained: None,
+        })
     }
 
     /// Accepts for ever.
@@ -171,7 +187,9 @@ impl Acceptor {
                         return Poll::Ready(Ok(found));
                     }
                 }
-                Err(error) if is_shortage(&error) => return Poll::Ready(Err(Pause::Starved(error))),
+                Err(error) if is_shortage(&error) => {
+                    return Poll::Ready(Err(Pause::Starved(error)));
+                }
                 // The connection broke before it was taken; the next may be fine.
                 Err(_) => {}
             }
@@ -189,7 +207,12 @@ impl Acceptor {
             self.worker.tally().refused();
             return None;
         }
-        let worker = self.worker.plane().ledger().census().place(self.worker.index());
+        let worker = self
+            .worker
+            .plane()
+            .ledger()
+            .census()
+            .place(self.worker.index());
         seat.sit(worker);
         Some((worker, Accepted { socket, peer, seat }))
     }
@@ -205,13 +228,17 @@ impl Acceptor {
                 break;
             };
             accepted.set_nonblocking(true)?;
-            self.place(TcpStream::from_std(accepted)?, peer, seat).map(&mut take);
+            self.place(TcpStream::from_std(accepted)?, peer, seat)
+                .map(&mut take);
         }
         Ok(())
     }
 
     fn complain(&mut self, what: impl std::fmt::Display) {
-        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINT) {
+        if self
+            .complained
+            .is_none_or(|last| last.elapsed() >= COMPLAINT)
+        {
             self.complained = Some(Instant::now());
             let connections = self.worker.plane().ledger().connections();
             warn!(connections, "accepting pauses: {what}");
@@ -233,9 +260,16 @@ mod tests {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = bind(local, 3).expect("a free port");
         let address = sockets[0].local_addr().expect("bound");
-        assert!(sockets.iter().all(|socket| socket.local_addr().is_ok_and(|at| at == address)));
+        assert!(
+            sockets
+                .iter()
+                .all(|socket| socket.local_addr().is_ok_and(|at| at == address))
+        );
         let taken = bind(address, 3).expect_err("taken").to_string();
-        assert!(taken.starts_with(&format!("listen on {address}: the port is taken")), "{taken}");
+        assert!(
+            taken.starts_with(&format!("listen on {address}: the port is taken")),
+            "{taken}"
+        );
         drop(sockets);
         bind(address, 1).expect("free again");
     }

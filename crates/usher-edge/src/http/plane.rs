@@ -68,7 +68,10 @@ impl Plane {
         let ledger = Ledger::new(parts.workers);
         ledger.settle(&book);
         Arc::new(Plane {
-            decided: ArcSwap::from_pointee(Decided { snapshot: parts.snapshot, book }),
+            decided: ArcSwap::from_pointee(Decided {
+                snapshot: parts.snapshot,
+                book,
+            }),
             settings: ArcSwap::from_pointee(parts.settings),
             certificates: Arc::new(ArcSwap::from_pointee(parts.certificates)),
             clients: ArcSwap::from_pointee(parts.clients),
@@ -90,7 +93,10 @@ impl Plane {
             Arc::new(Book::open(snapshot.catalog(), workers, Some(&before.book)))
         };
         let reopened = !Arc::ptr_eq(&book, &before.book);
-        self.decided.store(Arc::new(Decided { snapshot, book: Arc::clone(&book) }));
+        self.decided.store(Arc::new(Decided {
+            snapshot,
+            book: Arc::clone(&book),
+        }));
         self.changed();
         if reopened {
             self.ledger.settle(&book);

@@ -85,7 +85,13 @@ impl Failure {
             body.extend_from_slice(part.as_bytes());
         }
         let date = httpdate::fmt_http_date(SystemTime::now());
-        Page { failure: self, form, request_id: *request_id, date, body }
+        Page {
+            failure: self,
+            form,
+            request_id: *request_id,
+            date,
+            body,
+        }
     }
 }
 
@@ -129,7 +135,9 @@ impl Page {
             ("x-request-id", self.request_id.as_str()),
         ];
         let sometimes = [("retry-after", retry_after), ("allow", allow)];
-        let sometimes = sometimes.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let sometimes = sometimes
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
         always.into_iter().chain(sometimes)
     }
 }
@@ -178,8 +186,12 @@ impl Form {
 
 /// The thousandths of a `q` parameter; `None` when it is another one, 0 when it is malformed.
 fn quality(parameter: &[u8]) -> Option<u16> {
-    let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
-    let value = std::str::from_utf8(value).ok().and_then(|value| value.parse::<f32>().ok());
+    let value = parameter
+        .strip_prefix(b"q=")
+        .or_else(|| parameter.strip_prefix(b"Q="))?;
+    let value = std::str::from_utf8(value)
+        .ok()
+        .and_then(|value| value.parse::<f32>().ok());
     Some((value.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as u16)
 }
 
@@ -199,7 +211,13 @@ const fn text_of(
     what: &'static str,
     advice: &'static str,
 ) -> Text {
-    Text { status, party, title, what, advice }
+    Text {
+        status,
+        party,
+        title,
+        what,
+        advice,
+    }
 }
 
 static TEXTS: [Text; 21] = [
@@ -378,7 +396,13 @@ const fn code(status: u16) -> u16 {
 }
 
 fn prepare(text: &Text, form: Form) -> Pieces {
-    let Text { status, title, what, advice, .. } = text;
+    let Text {
+        status,
+        title,
+        what,
+        advice,
+        ..
+    } = text;
     let code = code(*status);
     let whole = match form {
         Form::Text => format!(
@@ -390,13 +414,23 @@ fn prepare(text: &Text, form: Form) -> Pieces {
         ),
         Form::Html => html(text, code),
     };
-    let (before, rest) = whole.split_once("{reason}").expect("every form names the reason");
-    let (between, after) = rest.split_once("{id}").expect("every form names the request");
+    let (before, rest) = whole
+        .split_once("{reason}")
+        .expect("every form names the reason");
+    let (between, after) = rest
+        .split_once("{id}")
+        .expect("every form names the request");
     [before, between, after].map(Into::into)
 }
 
 fn html(text: &Text, code: u16) -> String {
-    let Text { status, party, title, what, advice } = text;
+    let Text {
+        status,
+        party,
+        title,
+        what,
+        advice,
+    } = text;
     let hop = |of: Party, name| {
         let class = if of == *party { " class=bad" } else { "" };
         format!("<li{class}>{name}")
@@ -432,7 +466,10 @@ mod tests {
         let rows = [
             ("", Form::Text),
             ("*/*", Form::Text),
-            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Form::Html),
+            (
+                "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+                Form::Html,
+            ),
             ("application/json", Form::Json),
             ("application/json, text/plain, */*", Form::Json),
             ("application/problem+json", Form::Json),
@@ -445,7 +482,11 @@ mod tests {
             ("image/*", Form::Text),
         ];
         for (accept, expected) in rows {
-            assert_eq!(Form::of([accept.as_bytes()].into_iter()), expected, "{accept}");
+            assert_eq!(
+                Form::of([accept.as_bytes()].into_iter()),
+                expected,
+                "{accept}"
+            );
         }
     }
 
@@ -454,11 +495,23 @@ mod tests {
         for text in &TEXTS {
             for accept in ["", "text/html", "application/json"] {
                 let (_, body) = page(text.status, accept);
-                assert!(body.len() < 2048, "{} {accept}: {}", text.status, body.len());
-                for part in [&code(text.status).to_string(), "a-reason", "0000000000000abc"] {
+                assert!(
+                    body.len() < 2048,
+                    "{} {accept}: {}",
+                    text.status,
+                    body.len()
+                );
+                for part in [
+                    &code(text.status).to_string(),
+                    "a-reason",
+                    "0000000000000abc",
+                ] {
                     assert!(body.contains(part), "{} {accept}: {part}", text.status);
                 }
-                assert!(!body.contains("{reason}") && !body.contains("{id}"), "{body}");
+                assert!(
+                    !body.contains("{reason}") && !body.contains("{id}"),
+                    "{body}"
+                );
             }
         }
     }
@@ -479,7 +532,10 @@ mod tests {
         let always = ["content-type", "cache-control", "date", "x-request-id"];
         assert_eq!(names(Failure::UNKNOWN_HOST), always);
         assert_eq!(names(Failure::METHOD), [&always[..], &["allow"]].concat());
-        assert_eq!(names(Failure::NO_ENDPOINT), [&always[..], &["retry-after"]].concat());
+        assert_eq!(
+            names(Failure::NO_ENDPOINT),
+            [&always[..], &["retry-after"]].concat()
+        );
     }
 
     #[test]

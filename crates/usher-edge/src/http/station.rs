@@ -39,13 +39,25 @@ pub struct ListenerId(pub(super) u64);
 /// What a worker is told.
 pub(crate) enum Order {
     /// Accept on this socket.
-    Listen { id: ListenerId, socket: TcpListener, place: Place, ready: SyncSender<io::Result<()>> },
+    Listen {
+        id: ListenerId,
+        socket: TcpListener,
+        place: Place,
+        ready: SyncSender<io::Result<()>>,
+    },
     /// Serve this connection, which another worker accepted.
-    Serve { id: ListenerId, accepted: Accepted<std::net::TcpStream>, guest: Guest },
+    Serve {
+        id: ListenerId,
+        accepted: Accepted<std::net::TcpStream>,
+        guest: Guest,
+    },
     /// Speak this to those who connect from now on.
     Speak { id: ListenerId, scheme: Scheme },
     /// Stop accepting, and say so.
-    Close { id: ListenerId, closed: oneshot::Sender<()> },
+    Close {
+        id: ListenerId,
+        closed: oneshot::Sender<()>,
+    },
     /// Cut what is left of a listener's connections.
     Cut { id: ListenerId },
     /// Cut everything and end.
@@ -76,9 +88,16 @@ pub(crate) struct Start {
 
 impl Start {
     /// The life of the thread. Says in `ready` whether it could begin.
-    pub(crate) fn run(self, orders: mpsc::UnboundedReceiver<Order>, ready: &SyncSender<io::Result<()>>) {
+    pub(crate) fn run(
+        self,
+        orders: mpsc::UnboundedReceiver<Order>,
+        ready: &SyncSender<io::Result<()>>,
+    ) {
         let mut builder = Builder::new_current_thread();
-        let runtime = builder.enable_io().enable_time().build_local(LocalOptions::default());
+        let runtime = builder
+            .enable_io()
+            .enable_time()
+            .build_local(LocalOptions::default());
         let (runtime, answer) = match runtime {
             Ok(runtime) => (Some(runtime), Ok(())),
             Err(error) => (None, Err(error)),
@@ -129,11 +148,20 @@ impl Station {
                 }
             };
             match order {
-                Some(Order::Listen { id, socket, place, ready }) => {
+                Some(Order::Listen {
+                    id,
+                    socket,
+                    place,
+                    ready,
+                }) => {
                     // The front waits for the answer; if it does not, nothing can be done about it.
                     let _ = ready.send(self.listen(id, socket, place));
                 }
-                Some(Order::Serve { id, accepted, guest }) => self.receive(id, accepted, guest),
+                Some(Order::Serve {
+                    id,
+                    accepted,
+                    guest,
+                }) => self.receive(id, accepted, guest),
                 Some(Order::Speak { id, scheme }) => self.speak(id, scheme),
                 Some(Order::Close { id, closed }) => self.close(id, closed),
                 Some(Order::Cut { id }) => self.cut(id),
@@ -147,7 +175,12 @@ impl Station {
         self.worker.hand_over();
     }
 
-    fn listen(self: &Rc<Self>, id: ListenerId, socket: TcpListener, place: Place) -> io::Result<()> {
+    fn listen(
+        self: &Rc<Self>,
+        id: ListenerId,
+        socket: TcpListener,
+        place: Place,
+    ) -> io::Result<()> {
         let acceptor = Acceptor::new(socket, Rc::clone(&self.worker))?;
         let listener = Rc::new(Listener {
             scheme: Cell::new(place.scheme),
@@ -161,7 +194,12 @@ impl Station {
         Ok(())
     }
 
-    async fn accept(self: Rc<Self>, id: ListenerId, mut acceptor: Acceptor, listener: Rc<Listener>) {
+    async fn accept(
+        self: Rc<Self>,
+        id: ListenerId,
+        mut acceptor: Acceptor,
+        listener: Rc<Listener>,
+    ) {
         let take = |(worker, accepted): (usize, Accepted<TcpStream>)| {
             let guest = listener.place.guests.welcome();
             if worker == self.worker.index() {
@@ -188,7 +226,11 @@ impl Station {
         let Accepted { socket, peer, seat } = accepted;
         if let Ok(socket) = socket.into_std() {
             let accepted = Accepted { socket, peer, seat };
-            let _ = self.siblings[worker].send(Order::Serve { id, accepted, guest });
+            let _ = self.siblings[worker].send(Order::Serve {
+                id,
+                accepted,
+                guest,
+            });
         }
     }
 
@@ -205,7 +247,12 @@ impl Station {
             return;
         };
         let key = listener.tasks.borrow().vacant_key();
-        let task = Task { listener: Rc::clone(&listener), key, worker: Rc::clone(&self.worker), _guest: guest };
+        let task = Task {
+            listener: Rc::clone(&listener),
+            key,
+            worker: Rc::clone(&self.worker),
+            _guest: guest,
+        };
         let address = listener.place.address;
         let tls = (listener.scheme.get() == Scheme::Https).then(|| self.tls.clone());
         let drain = Rc::clone(&listener.drain);
@@ -226,7 +273,9 @@ impl Station {
 
     fn close(&self, id: ListenerId, closed: oneshot::Sender<()>) {
         let listeners = self.listeners.borrow();
-        let Some(listener) = listeners.get(&id) else { return };
+        let Some(listener) = listeners.get(&id) else {
+            return;
+        };
         listener.closing.replace(Some(closed));
         listener.drain.start();
     }
@@ -236,7 +285,12 @@ impl Station {
             return;
         };
         listener.drain.start();
-        let tasks: Vec<_> = listener.tasks.borrow().iter().map(|(_, task)| task.clone()).collect();
+        let tasks: Vec<_> = listener
+            .tasks
+            .borrow()
+            .iter()
+            .map(|(_, task)| task.clone())
+            .collect();
         tasks.iter().for_each(AbortHandle::abort);
     }
 }

@@ -111,14 +111,22 @@ impl Worker {
     #[must_use]
     pub fn active(&self, view: &Rc<View>, balancer: BalancerIx) -> Active {
         view.book.active(balancer).add(self.index);
-        Active { view: Rc::clone(view), balancer, worker: self.index }
+        Active {
+            view: Rc::clone(view),
+            balancer,
+            worker: self.index,
+        }
     }
 
     /// Counts a request as open at `endpoint` until the guard is dropped.
     #[must_use]
     pub fn open(&self, view: &Rc<View>, endpoint: EndpointIx) -> Open {
         view.book.endpoint(endpoint).add(self.index);
-        Open { view: Rc::clone(view), endpoint, worker: self.index }
+        Open {
+            view: Rc::clone(view),
+            endpoint,
+            worker: self.index,
+        }
     }
 
     /// Asks the retry budget of `balancer` for one second attempt, which lasts until the guard is
@@ -132,15 +140,25 @@ impl Worker {
             return None;
         }
         tally.failed_over(ledger, self.index, &view.book, balancer);
-        Some(Retry { view: Rc::clone(view), balancer })
+        Some(Retry {
+            view: Rc::clone(view),
+            balancer,
+        })
     }
 
     /// Logs and counts an exchange that is over. `view` is the one that it was decided with.
     pub fn record(&self, view: &View, record: &Record<'_>) {
         let ledger = self.plane.ledger();
-        self.tally.borrow_mut().record(ledger, self.index, &view.book, record);
+        self.tally
+            .borrow_mut()
+            .record(ledger, self.index, &view.book, record);
         let mut batch = self.batch.borrow_mut();
-        batch.add(&view.access_log, &view.snapshot, record, &ledger.log_dropped);
+        batch.add(
+            &view.access_log,
+            &view.snapshot,
+            record,
+            &ledger.log_dropped,
+        );
     }
 
     /// Counts something that went wrong outside of an exchange that is recorded.
@@ -161,7 +179,9 @@ impl Worker {
         let ledger = self.plane.ledger();
         ledger.collect(self.index, &mut self.tally.borrow_mut());
         let view = self.view();
-        self.batch.borrow_mut().hand_over(&view.access_log, &ledger.log_dropped);
+        self.batch
+            .borrow_mut()
+            .hand_over(&view.access_log, &ledger.log_dropped);
     }
 }
 

@@ -218,8 +218,12 @@ mod tests {
     use std::path::Path;
 
     fn write(folder: &Path, stem: &str) -> (PathBuf, PathBuf) {
-        let made = rcgen::generate_simple_self_signed(["a.example.com".to_owned()]).expect("certificate");
-        let paths = (folder.join(format!("{stem}.pem")), folder.join(format!("{stem}.key")));
+        let made =
+            rcgen::generate_simple_self_signed(["a.example.com".to_owned()]).expect("certificate");
+        let paths = (
+            folder.join(format!("{stem}.pem")),
+            folder.join(format!("{stem}.key")),
+        );
         std::fs::write(&paths.0, made.cert.pem()).expect("write");
         std::fs::write(&paths.1, made.signing_key.serialize_pem()).expect("write");
         paths
@@ -229,12 +233,21 @@ mod tests {
     fn equal_profiles_share_one_configuration() {
         let folder = tempfile::tempdir().expect("folder");
         let (ca, _) = write(folder.path(), "ca");
-        let checked = TrustProfile { verify: true, ca: Some(ca), ..TrustProfile::default() };
+        let checked = TrustProfile {
+            verify: true,
+            ca: Some(ca),
+            ..TrustProfile::default()
+        };
         let any = TrustProfile::default();
-        let configs = ClientConfigs::load([checked.clone(), any.clone(), checked.clone()]).expect("fine");
+        let configs =
+            ClientConfigs::load([checked.clone(), any.clone(), checked.clone()]).expect("fine");
         assert_eq!(configs.0.len(), 2);
         assert!(configs.get(&checked).is_some() && configs.get(&any).is_some());
-        let unknown = TrustProfile { verify: true, ca: Some("other.pem".into()), ..TrustProfile::default() };
+        let unknown = TrustProfile {
+            verify: true,
+            ca: Some("other.pem".into()),
+            ..TrustProfile::default()
+        };
         assert!(configs.get(&unknown).is_none());
     }
 
@@ -245,8 +258,16 @@ mod tests {
         let (cert, key) = write(folder.path(), "good");
         let (_, other) = write(folder.path(), "other");
         std::fs::write(path("empty"), "").expect("write");
-        let trusted = |ca: PathBuf| TrustProfile { verify: true, ca: Some(ca), ..TrustProfile::default() };
-        let shown = |client_cert, client_key| TrustProfile { client_cert, client_key, ..TrustProfile::default() };
+        let trusted = |ca: PathBuf| TrustProfile {
+            verify: true,
+            ca: Some(ca),
+            ..TrustProfile::default()
+        };
+        let shown = |client_cert, client_key| TrustProfile {
+            client_cert,
+            client_key,
+            ..TrustProfile::default()
+        };
         let faults = ClientConfigs::load([
             trusted(path("gone")),
             trusted(path("empty")),
@@ -281,8 +302,17 @@ mod tests {
         let of = |error: rustls::Error| failure(&io::Error::new(io::ErrorKind::InvalidData, error));
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert_eq!(of(expired), TlsFailure::Certificate);
-        assert_eq!(of(rustls::Error::NoCertificatesPresented), TlsFailure::Certificate);
-        assert_eq!(of(rustls::Error::HandshakeNotComplete), TlsFailure::Handshake);
-        assert_eq!(failure(&io::ErrorKind::UnexpectedEof.into()), TlsFailure::Handshake);
+        assert_eq!(
+            of(rustls::Error::NoCertificatesPresented),
+            TlsFailure::Certificate
+        );
+        assert_eq!(
+            of(rustls::Error::HandshakeNotComplete),
+            TlsFailure::Handshake
+        );
+        assert_eq!(
+            failure(&io::ErrorKind::UnexpectedEof.into()),
+            TlsFailure::Handshake
+        );
     }
 }

@@ -219,10 +219,18 @@ mod tests {
     use std::path::Path;
 
     /// Writes a certificate for `names` and its key as `<stem>.pem` and `<stem>.key`.
-    fn write(folder: &Path, stem: &str, names: &[&str], algorithm: &'static rcgen::SignatureAlgorithm) -> KeyPair {
+    fn write(
+        folder: &Path,
+        stem: &str,
+        names: &[&str],
+        algorithm: &'static rcgen::SignatureAlgorithm,
+    ) -> KeyPair {
         let key = rcgen::KeyPair::generate_for(algorithm).expect("key");
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let cert = rcgen::CertificateParams::new(names).expect("names").self_signed(&key).expect("certificate");
+        let cert = rcgen::CertificateParams::new(names)
+            .expect("names")
+            .self_signed(&key)
+            .expect("certificate");
         let pair = KeyPair {
             cert: folder.join(format!("{stem}.pem")),
             key: folder.join(format!("{stem}.key")),
@@ -234,8 +242,18 @@ mod tests {
 
     fn loaded(folder: &Path) -> Certificates {
         let pairs = [
-            write(folder, "a", &["a.example.com", "Upper.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256),
-            write(folder, "b", &["*.example.com", "b.example.com"], &rcgen::PKCS_ED25519),
+            write(
+                folder,
+                "a",
+                &["a.example.com", "Upper.example.com"],
+                &rcgen::PKCS_ECDSA_P256_SHA256,
+            ),
+            write(
+                folder,
+                "b",
+                &["*.example.com", "b.example.com"],
+                &rcgen::PKCS_ED25519,
+            ),
             write(folder, "c", &["a.example.com"], &rcgen::PKCS_RSA_SHA256),
         ];
         Certificates::load(&pairs).expect("fine")
@@ -286,19 +304,48 @@ mod tests {
         let good = write(folder.path(), "good", &["a"], &rcgen::PKCS_ED25519);
         let other = write(folder.path(), "other", &["a"], &rcgen::PKCS_ED25519);
         std::fs::write(path("empty"), "").expect("write");
-        std::fs::write(path("garbage"), "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n").expect("write");
-        std::fs::write(path("locked"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n")
-            .expect("write");
+        std::fs::write(
+            path("garbage"),
+            "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+        )
+        .expect("write");
+        std::fs::write(
+            path("locked"),
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        )
+        .expect("write");
         let pairs = [
-            KeyPair { cert: path("gone"), key: path("gone-too") },
-            KeyPair { cert: path("empty"), key: good.key.clone() },
-            KeyPair { cert: path("garbage"), key: path("locked") },
-            KeyPair { cert: good.cert.clone(), key: other.key },
-            KeyPair { cert: good.cert.clone(), key: good.cert.clone() },
+            KeyPair {
+                cert: path("gone"),
+                key: path("gone-too"),
+            },
+            KeyPair {
+                cert: path("empty"),
+                key: good.key.clone(),
+            },
+            KeyPair {
+                cert: path("garbage"),
+                key: path("locked"),
+            },
+            KeyPair {
+                cert: good.cert.clone(),
+                key: other.key,
+            },
+            KeyPair {
+                cert: good.cert.clone(),
+                key: good.cert.clone(),
+            },
             good,
         ];
         let faults = Certificates::load(&pairs).expect_err("faults");
-        let said: Vec<_> = faults.iter().map(|fault| fault.to_string().replace(&format!("{}/", folder.path().display()), "")).collect();
+        let said: Vec<_> = faults
+            .iter()
+            .map(|fault| {
+                fault
+                    .to_string()
+                    .replace(&format!("{}/", folder.path().display()), "")
+            })
+            .collect();
         assert_eq!(
             said,
             [

@@ -37,7 +37,10 @@ fn an_idle_connection_ends_with_its_next_answer_and_not_before() {
         assert!(drained.try_recv().is_err(), "a connection is open still");
         client.send(get("/2"));
         let (head, _) = client.message();
-        assert_eq!((status(&head), field(&head, "connection")), (200, Some("close")));
+        assert_eq!(
+            (status(&head), field(&head, "connection")),
+            (200, Some("close"))
+        );
         client.ended();
         drained.recv_timeout(PATIENCE).expect("drained");
     });
@@ -62,7 +65,10 @@ fn a_request_under_way_is_answered_during_the_grace() {
         refused(usher.address);
         client.send("go");
         let (head, body) = client.message();
-        assert_eq!((field(&head, "connection"), &*body), (Some("close"), "late"));
+        assert_eq!(
+            (field(&head, "connection"), &*body),
+            (Some("close"), "late")
+        );
     });
 }
 
@@ -81,8 +87,17 @@ fn what_is_left_when_the_grace_ends_is_cut() {
     block_on(usher.front.drain(Duration::from_millis(20)));
     idle.ended();
     waiting.ended();
-    assert!(origin.said().starts_with("(\"\""), "the endpoint's connection is closed too");
-    assert_eq!((usher.plane.ledger().connections(), usher.plane.ledger().in_flight()), (0, 0));
+    assert!(
+        origin.said().starts_with("(\"\""),
+        "the endpoint's connection is closed too"
+    );
+    assert_eq!(
+        (
+            usher.plane.ledger().connections(),
+            usher.plane.ledger().in_flight()
+        ),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -103,14 +118,19 @@ fn another_listeners_connections_stay() {
     client.send(get("/"));
     assert_eq!(field(&client.message().0, "connection"), None);
     // The port is free for the next listener at once.
-    usher.front.listen(other.address, Scheme::Http).expect("listen again");
+    usher
+        .front
+        .listen(other.address, Scheme::Http)
+        .expect("listen again");
 }
 
 #[test]
 fn a_tunnel_lives_until_the_grace_ends() {
     let origin = Origin::new(|peer, _, report| {
         peer.head();
-        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+        peer.send(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
         assert_eq!(peer.exactly(2), b"go");
         peer.send("on");
         let _ = report.send(format!("{:?}", peer.rest()));

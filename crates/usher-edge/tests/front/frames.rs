@@ -58,7 +58,12 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 
 /// The head of a GET, with more fields behind it.
 pub(crate) fn get(more: &[(&str, &str)]) -> Vec<u8> {
-    let head = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", HOST)];
+    let head = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/"),
+        (":authority", HOST),
+    ];
     block(&[&head[..], more].concat())
 }
 
@@ -67,7 +72,9 @@ pub(crate) struct Client(pub(crate) Peer);
 impl Client {
     /// Connects, and says the first words.
     pub(crate) fn new(usher: &Usher) -> Client {
-        let mut client = Client(Peer::new(TcpStream::connect(usher.address).expect("connect")));
+        let mut client = Client(Peer::new(
+            TcpStream::connect(usher.address).expect("connect"),
+        ));
         client.0.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         client.send(SETTINGS, 0, 0, &[]);
         client
@@ -83,13 +90,20 @@ impl Client {
         let len = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
         let stream = u32::from_be_bytes([header[5], header[6], header[7], header[8]]);
         let payload = self.0.exactly_or_end(len)?;
-        Some(Frame { kind: header[3], flags: header[4], stream, payload })
+        Some(Frame {
+            kind: header[3],
+            flags: header[4],
+            stream,
+            payload,
+        })
     }
 
     /// Reads on to a frame of this kind; anything else goes by.
     pub(crate) fn until(&mut self, kind: u8) -> Frame {
         loop {
-            let frame = self.next().unwrap_or_else(|| panic!("the connection ended before a frame of kind {kind}"));
+            let frame = self
+                .next()
+                .unwrap_or_else(|| panic!("the connection ended before a frame of kind {kind}"));
             if frame.kind == kind {
                 return frame;
             }
@@ -127,9 +141,14 @@ fn decode_status(block: &[u8]) -> u16 {
     let (compressed, len) = (block[1] & 0x80 != 0, usize::from(block[1] & 0x7f));
     let value = &block[2..2 + len];
     if !compressed {
-        return std::str::from_utf8(value).expect("digits").parse().expect("a status");
+        return std::str::from_utf8(value)
+            .expect("digits")
+            .parse()
+            .expect("a status");
     }
-    let mut bits = value.iter().flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
+    let mut bits = value
+        .iter()
+        .flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
     let mut status = 0;
     for _ in 0..3 {
         let mut code = (0..5).fold(0, |code, _| code << 1 | bits.next().expect("a bit"));

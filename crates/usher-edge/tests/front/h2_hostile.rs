@@ -18,20 +18,57 @@ fn malformed_requests_are_refused_and_reach_no_endpoint() {
     let authority = (":authority", HOST);
     // Answered where we see it, reset where the frame layer does.
     let rows: [(&str, Vec<u8>, Option<u16>); 14] = [
-        ("userinfo", head(&[(":authority", "user@shop.example.com")]), Some(400)),
-        ("contradiction", head(&[authority, ("host", "other.example.com")]), Some(400)),
-        ("two hosts", head(&[("host", HOST), ("host", HOST)]), Some(400)),
+        (
+            "userinfo",
+            head(&[(":authority", "user@shop.example.com")]),
+            Some(400),
+        ),
+        (
+            "contradiction",
+            head(&[authority, ("host", "other.example.com")]),
+            Some(400),
+        ),
+        (
+            "two hosts",
+            head(&[("host", HOST), ("host", HOST)]),
+            Some(400),
+        ),
         ("nobody", head(&[]), Some(400)),
-        ("bad length", head(&[authority, ("content-length", "+1")]), None),
-        ("connection", head(&[authority, ("connection", "close")]), None),
-        ("transfer-encoding", head(&[authority, ("transfer-encoding", "chunked")]), None),
+        (
+            "bad length",
+            head(&[authority, ("content-length", "+1")]),
+            None,
+        ),
+        (
+            "connection",
+            head(&[authority, ("connection", "close")]),
+            None,
+        ),
+        (
+            "transfer-encoding",
+            head(&[authority, ("transfer-encoding", "chunked")]),
+            None,
+        ),
         ("upgrade", head(&[authority, ("upgrade", "h2c")]), None),
         ("keep-alive", head(&[authority, ("keep-alive", "5")]), None),
         ("te", head(&[authority, ("te", "gzip")]), None),
         ("upper case", head(&[authority, ("X-Upper", "1")]), None),
         ("line break", head(&[authority, ("x", "a\r\nb: c")]), None),
-        ("connect", block(&[(":method", "CONNECT"), authority]), Some(405)),
-        ("no path", block(&[(":method", "GET"), (":scheme", "http"), (":path", ""), authority]), None),
+        (
+            "connect",
+            block(&[(":method", "CONNECT"), authority]),
+            Some(405),
+        ),
+        (
+            "no path",
+            block(&[
+                (":method", "GET"),
+                (":scheme", "http"),
+                (":path", ""),
+                authority,
+            ]),
+            None,
+        ),
     ];
     for (what, block, expected) in rows {
         let mut client = Client::new(&usher);
@@ -55,14 +92,25 @@ fn a_header_that_is_too_large_is_431() {
     let origin = Origin::echo();
     let usher = Usher::to(&origin);
     let large = "a".repeat(15_000);
-    let large: Vec<_> = ["x-1", "x-2", "x-3", "x-4", "x-5"].map(|name| (name, &*large)).to_vec();
+    let large: Vec<_> = ["x-1", "x-2", "x-3", "x-4", "x-5"]
+        .map(|name| (name, &*large))
+        .to_vec();
     let block = get(&large);
     let mut client = Client::new(&usher);
     let pieces: Vec<_> = block.chunks(16_000).collect();
     for (place, piece) in pieces.iter().enumerate() {
         let kind = if place == 0 { HEADERS } else { CONTINUATION };
-        let last = if place + 1 == pieces.len() { END_HEADERS } else { 0 };
-        client.send(kind, last | if place == 0 { END_STREAM } else { 0 }, 1, piece);
+        let last = if place + 1 == pieces.len() {
+            END_HEADERS
+        } else {
+            0
+        };
+        client.send(
+            kind,
+            last | if place == 0 { END_STREAM } else { 0 },
+            1,
+            piece,
+        );
     }
     assert_eq!(client.status(), 431);
     let many: Vec<_> = (0..200).map(|_| ("x", "1")).collect();
@@ -97,7 +145,9 @@ fn a_head_that_trickles_is_cut_off_on_a_busy_connection_too() {
     client.send(HEADERS, END_HEADERS | END_STREAM, 1, &get(&[]));
     assert_eq!(origin.said(), "asked");
     // The first byte of the block, and no more.
-    client.0.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &get(&[]))[..10]);
+    client
+        .0
+        .send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &get(&[]))[..10]);
     assert_eq!(client.goodbye(), ENHANCE_YOUR_CALM);
 }
 
@@ -154,13 +204,18 @@ fn streams_that_are_abandoned_one_by_one_end_the_connection_too() {
     let mut stream = 1;
     // Each is seen by the endpoint before it is abandoned, as no count of pending resets notices.
     let ended = loop {
-        if !client.0.try_send(frame(HEADERS, END_HEADERS | END_STREAM, stream, &get(&[]))) {
+        if !client
+            .0
+            .try_send(frame(HEADERS, END_HEADERS | END_STREAM, stream, &get(&[])))
+        {
             break true;
         }
         if origin.heard(Duration::from_secs(1)).is_none() {
             break true;
         }
-        client.0.try_send(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+        client
+            .0
+            .try_send(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
         stream += 2;
         if stream > 1000 {
             break false;
@@ -182,7 +237,11 @@ fn floods_of_small_frames_do_not_pile_up() {
     for flood in floods {
         let mut client = Client::new(&usher);
         // It never reads the answers; either it is stopped, or it was harmless.
-        client.0.socket().set_write_timeout(Some(Duration::from_millis(200))).expect("timeout");
+        client
+            .0
+            .socket()
+            .set_write_timeout(Some(Duration::from_millis(200)))
+            .expect("timeout");
         client.0.try_send(flood);
     }
     // Others are served as before.
@@ -196,7 +255,12 @@ fn empty_data_frames_without_end_do_not_occupy_us() {
     });
     let usher = Usher::to(&origin);
     let mut client = Client::new(&usher);
-    let head = block(&[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", HOST)]);
+    let head = block(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/"),
+        (":authority", HOST),
+    ]);
     client.send(HEADERS, END_HEADERS, 1, &head);
     client.0.try_send(frame(DATA, 0, 1, &[]).repeat(100_000));
     assert_eq!(client.goodbye(), ENHANCE_YOUR_CALM);
@@ -212,15 +276,27 @@ fn more_streams_than_allowed_are_refused_and_the_others_go_on() {
     let usher = Usher::to(&origin);
     let mut client = Client::new(&usher);
     let settings = client.until(SETTINGS).payload;
-    let max = settings.chunks(6).find(|pair| pair[..2] == [0, 3]).expect("a limit of streams");
+    let max = settings
+        .chunks(6)
+        .find(|pair| pair[..2] == [0, 3])
+        .expect("a limit of streams");
     assert_eq!(u32::from_be_bytes([max[2], max[3], max[4], max[5]]), 128);
-    let head = block(&[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", HOST), ("content-length", "2")]);
+    let head = block(&[
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/"),
+        (":authority", HOST),
+        ("content-length", "2"),
+    ]);
     client.send(SETTINGS, ACK, 0, &[]);
     for stream in (0..129).map(|number| 2 * number + 1) {
         client.send(HEADERS, END_HEADERS, stream, &head);
     }
     let refused = client.until(RST_STREAM);
-    assert_eq!((refused.stream, &*refused.payload), (257, &7_u32.to_be_bytes()[..]));
+    assert_eq!(
+        (refused.stream, &*refused.payload),
+        (257, &7_u32.to_be_bytes()[..])
+    );
     client.send(DATA, END_STREAM, 1, b"go");
     assert_eq!(client.status(), 200);
 }

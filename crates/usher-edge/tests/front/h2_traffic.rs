@@ -1,8 +1,8 @@
 //! HTTP/2 from honest clients: what they send reaches the endpoint, and its answer them.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +31,11 @@ async fn connect(usher: &Usher) -> SendRequest<Bytes> {
 }
 
 fn request(method: &str, path: &str) -> Request<()> {
-    Request::builder().method(method).uri(format!("http://{HOST}{path}")).body(()).expect("request")
+    Request::builder()
+        .method(method)
+        .uri(format!("http://{HOST}{path}"))
+        .body(())
+        .expect("request")
 }
 
 async fn read(response: Response<h2::RecvStream>) -> (String, Option<HeaderMap>) {
@@ -71,9 +75,15 @@ fn a_request_is_passed_on_as_http_1_1() {
     block_on(async {
         let mut client = connect(&usher).await;
         let mut asked = request("GET", "/a?b=c");
-        asked.headers_mut().insert("cookie", "a=1".parse().expect("value"));
-        asked.headers_mut().append("cookie", "b=2".parse().expect("value"));
-        asked.headers_mut().insert("te", "trailers".parse().expect("value"));
+        asked
+            .headers_mut()
+            .insert("cookie", "a=1".parse().expect("value"));
+        asked
+            .headers_mut()
+            .append("cookie", "b=2".parse().expect("value"));
+        asked
+            .headers_mut()
+            .insert("te", "trailers".parse().expect("value"));
         let (answer, _) = client.send_request(asked, true).expect("send");
         let answer = answer.await.expect("answer");
         assert_eq!(answer.status(), 200);
@@ -103,9 +113,13 @@ fn streams_of_one_connection_do_not_wait_for_each_other() {
     let origin = Arc::new(Mutex::new(origin));
     block_on(async {
         let mut client = connect(&usher).await;
-        let (_slow, _) = client.send_request(request("GET", "/slow"), true).expect("send");
+        let (_slow, _) = client
+            .send_request(request("GET", "/slow"), true)
+            .expect("send");
         assert_eq!(said(&origin).await, "/slow");
-        let (fast, _) = client.send_request(request("GET", "/fast"), true).expect("send");
+        let (fast, _) = client
+            .send_request(request("GET", "/fast"), true)
+            .expect("send");
         assert_eq!(read(fast.await.expect("answer")).await.0, "1");
     });
 }
@@ -114,13 +128,16 @@ fn streams_of_one_connection_do_not_wait_for_each_other() {
 fn long_bodies_pass_both_ways_at_once() {
     let origin = Origin::echo();
     let usher = Usher::to(&origin);
-    let body = Bytes::from_iter((0..300_000).flat_map(|number| format!("{number:07} ").into_bytes()));
+    let body =
+        Bytes::from_iter((0..300_000).flat_map(|number| format!("{number:07} ").into_bytes()));
     block_on(async {
         let mut client = connect(&usher).await;
         for known in [true, false] {
             let mut asked = request("PUT", "/");
             if known {
-                asked.headers_mut().insert("content-length", body.len().into());
+                asked
+                    .headers_mut()
+                    .insert("content-length", body.len().into());
             }
             let (answer, mut send) = client.send_request(asked, false).expect("send");
             let (sent, answered) = tokio::join!(write(&mut send, body.clone()), async {
@@ -128,7 +145,11 @@ fn long_bodies_pass_both_ways_at_once() {
             });
             sent.expect("sent");
             let (head, echoed) = answered.split_once("\r\n\r\n").expect("head and body");
-            let framing = if known { "content-length" } else { "transfer-encoding" };
+            let framing = if known {
+                "content-length"
+            } else {
+                "transfer-encoding"
+            };
             assert!(field(head, framing).is_some(), "{head}");
             assert!(echoed.as_bytes() == body, "the body came back changed");
         }
@@ -141,21 +162,38 @@ fn trailers_and_interim_answers_pass() {
         peer.head();
         let _ = report.send(peer.until("\r\n\r\n"));
         peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
-        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 2\r\n\r\n");
+        peer.send(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 2\r\n\r\n",
+        );
     });
     let usher = Usher::to(&origin);
     let origin = Arc::new(Mutex::new(origin));
     block_on(async {
         let mut client = connect(&usher).await;
-        let (mut answer, mut send) = client.send_request(request("POST", "/"), false).expect("send");
-        send.send_data(Bytes::from_static(b"wiki"), false).expect("data");
-        let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), "1".parse().expect("value"))]);
+        let (mut answer, mut send) = client
+            .send_request(request("POST", "/"), false)
+            .expect("send");
+        send.send_data(Bytes::from_static(b"wiki"), false)
+            .expect("data");
+        let trailers = HeaderMap::from_iter([(
+            http::HeaderName::from_static("x-sum"),
+            "1".parse().expect("value"),
+        )]);
         send.send_trailers(trailers).expect("trailers");
         let hint = std::future::poll_fn(|cx| answer.poll_informational(cx)).await;
         let hint = hint.expect("a hint").expect("a good one");
-        assert_eq!((hint.status().as_u16(), &hint.headers()["link"]), (103, &"</a.css>".parse::<http::HeaderValue>().expect("value")));
+        assert_eq!(
+            (hint.status().as_u16(), &hint.headers()["link"]),
+            (
+                103,
+                &"</a.css>".parse::<http::HeaderValue>().expect("value")
+            )
+        );
         let (body, trailers) = read(answer.await.expect("answer")).await;
-        assert_eq!((&*body, &trailers.expect("trailers")["x-sum"]), ("hi", &"2".parse::<http::HeaderValue>().expect("value")));
+        assert_eq!(
+            (&*body, &trailers.expect("trailers")["x-sum"]),
+            ("hi", &"2".parse::<http::HeaderValue>().expect("value"))
+        );
         assert_eq!(said(&origin).await, "4\r\nwiki\r\n0\r\nx-sum: 1\r\n\r\n");
     });
 }
@@ -170,16 +208,23 @@ fn an_answer_may_come_before_the_request_is_whole() {
     let usher = Usher::to(&origin);
     block_on(async {
         let mut client = connect(&usher).await;
-        let (answer, mut send) = client.send_request(request("POST", "/"), false).expect("send");
-        send.send_data(Bytes::from_static(b"begin"), false).expect("data");
+        let (answer, mut send) = client
+            .send_request(request("POST", "/"), false)
+            .expect("send");
+        send.send_data(Bytes::from_static(b"begin"), false)
+            .expect("data");
         let answer = answer.await.expect("answer");
         assert_eq!(answer.status(), 413);
         assert_eq!(read(answer).await.0, "stop");
         // RFC 9113 8.1: nothing is wrong, the rest is just not wanted.
-        let reset = std::future::poll_fn(|cx| send.poll_reset(cx)).await.expect("reset");
+        let reset = std::future::poll_fn(|cx| send.poll_reset(cx))
+            .await
+            .expect("reset");
         assert_eq!(reset, h2::Reason::NO_ERROR);
         // The connection serves on.
-        let (again, _) = client.send_request(request("GET", "/"), true).expect("send");
+        let (again, _) = client
+            .send_request(request("GET", "/"), true)
+            .expect("send");
         assert_eq!(again.await.expect("answer").status(), 413);
     });
 }
@@ -195,7 +240,9 @@ fn a_client_that_resets_its_stream_cancels_the_request() {
     let origin = Arc::new(Mutex::new(origin));
     block_on(async {
         let mut client = connect(&usher).await;
-        let (answer, mut send) = client.send_request(request("GET", "/"), true).expect("send");
+        let (answer, mut send) = client
+            .send_request(request("GET", "/"), true)
+            .expect("send");
         assert_eq!(said(&origin).await, "asked");
         send.send_reset(h2::Reason::CANCEL);
         drop(answer);
@@ -212,7 +259,9 @@ fn an_answer_that_breaks_off_is_reset_and_never_ended() {
     let usher = Usher::to(&origin);
     block_on(async {
         let mut client = connect(&usher).await;
-        let (answer, _) = client.send_request(request("GET", "/"), true).expect("send");
+        let (answer, _) = client
+            .send_request(request("GET", "/"), true)
+            .expect("send");
         let mut body = answer.await.expect("answer").into_body();
         let mut whole = Vec::new();
         let error = loop {
@@ -222,7 +271,10 @@ fn an_answer_that_breaks_off_is_reset_and_never_ended() {
                 None => panic!("a clean end after {whole:?}"),
             }
         };
-        assert_eq!((error.reason(), &*whole), (Some(h2::Reason::INTERNAL_ERROR), &b"half"[..]));
+        assert_eq!(
+            (error.reason(), &*whole),
+            (Some(h2::Reason::INTERNAL_ERROR), &b"half"[..])
+        );
     });
 }
 
@@ -239,13 +291,23 @@ fn answers_without_a_body_have_none() {
     let usher = Usher::to(&origin);
     block_on(async {
         let mut client = connect(&usher).await;
-        for (method, status, length, body) in
-            [("HEAD", 200, Some("5"), ""), ("GET", 204, None, ""), ("GET", 200, Some("4"), "last")]
-        {
-            let (answer, _) = client.send_request(request(method, "/"), true).expect("send");
+        for (method, status, length, body) in [
+            ("HEAD", 200, Some("5"), ""),
+            ("GET", 204, None, ""),
+            ("GET", 200, Some("4"), "last"),
+        ] {
+            let (answer, _) = client
+                .send_request(request(method, "/"), true)
+                .expect("send");
             let answer = answer.await.expect("answer");
-            let found = answer.headers().get("content-length").map(|value| value.to_str().expect("text").to_owned());
-            assert_eq!((answer.status().as_u16(), found.as_deref()), (status, length));
+            let found = answer
+                .headers()
+                .get("content-length")
+                .map(|value| value.to_str().expect("text").to_owned());
+            assert_eq!(
+                (answer.status().as_u16(), found.as_deref()),
+                (status, length)
+            );
             assert_eq!(read(answer).await.0, body);
         }
     });
@@ -257,20 +319,29 @@ fn a_slow_client_slows_the_endpoint_and_grows_nothing() {
     let origin = Origin::new(|peer, _, report| {
         peer.head();
         peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"));
-        peer.socket().set_write_timeout(Some(Duration::from_millis(300))).expect("timeout");
+        peer.socket()
+            .set_write_timeout(Some(Duration::from_millis(300)))
+            .expect("timeout");
         // What the kernel's buffers and ours hold, and no more.
         let piece = vec![0; 64 * 1024];
-        let taken = (0..SIZE / piece.len()).take_while(|_| peer.try_send(&piece)).count();
+        let taken = (0..SIZE / piece.len())
+            .take_while(|_| peer.try_send(&piece))
+            .count();
         let _ = report.send((taken * piece.len()).to_string());
     });
     let usher = Usher::to(&origin);
     let origin = Arc::new(Mutex::new(origin));
     block_on(async {
         let mut client = connect(&usher).await;
-        let (answer, _) = client.send_request(request("GET", "/"), true).expect("send");
+        let (answer, _) = client
+            .send_request(request("GET", "/"), true)
+            .expect("send");
         let _unread = answer.await.expect("answer");
         let taken: usize = said(&origin).await.parse().expect("number");
-        assert!(taken < SIZE / 2, "{taken} bytes were taken for a client that reads none");
+        assert!(
+            taken < SIZE / 2,
+            "{taken} bytes were taken for a client that reads none"
+        );
     });
 }
 
@@ -280,12 +351,22 @@ fn our_own_answers_come_as_pages_too() {
     block_on(async {
         let mut client = connect(&usher).await;
         let mut asked = request("GET", "/");
-        asked.headers_mut().insert("accept", "application/json".parse().expect("value"));
+        asked
+            .headers_mut()
+            .insert("accept", "application/json".parse().expect("value"));
         let (answer, _) = client.send_request(asked, true).expect("send");
         let answer = answer.await.expect("answer");
-        assert_eq!((answer.status().as_u16(), answer.headers()["content-type"].to_str().ok()), (521, Some("application/json")));
+        assert_eq!(
+            (
+                answer.status().as_u16(),
+                answer.headers()["content-type"].to_str().ok()
+            ),
+            (521, Some("application/json"))
+        );
         assert!(read(answer).await.0.contains(r#""code": 521"#));
-        let (answer, _) = client.send_request(request("HEAD", "/"), true).expect("send");
+        let (answer, _) = client
+            .send_request(request("HEAD", "/"), true)
+            .expect("send");
         let answer = answer.await.expect("answer");
         assert_eq!(answer.status(), 521);
         assert_eq!(read(answer).await.0, "");
@@ -325,7 +406,8 @@ fn a_draining_connection_says_goaway_and_finishes_what_it_has() {
             while client.clone().ready().await.is_ok() {
                 tokio::task::yield_now().await;
             }
-            send.send_data(Bytes::from_static(b"go"), true).expect("the stream goes on");
+            send.send_data(Bytes::from_static(b"go"), true)
+                .expect("the stream goes on");
             assert_eq!(read(answer.await.expect("answer")).await.0, "late");
             drop(client);
             over.await.expect("no panic").expect("an orderly end");
@@ -342,17 +424,29 @@ fn over_tls_the_handshake_chooses_it() {
     setup.certificates = authority.certificates(&[HOST]);
     let usher = setup.start();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let address = usher.front.listen(any, Scheme::Https).expect("listen").address;
+    let address = usher
+        .front
+        .listen(any, Scheme::Https)
+        .expect("listen")
+        .address;
     block_on(async {
         let config = authority.client(rustls::ALL_VERSIONS, &[b"h2"]);
         let socket = TcpStream::connect(address).await.expect("connect");
         let name = ServerName::try_from(HOST).expect("name");
-        let tls = tokio_rustls::TlsConnector::from(config).connect(name, socket).await.expect("handshake");
+        let tls = tokio_rustls::TlsConnector::from(config)
+            .connect(name, socket)
+            .await
+            .expect("handshake");
         let mut client = talk(tls).await;
-        let (answer, _) = client.send_request(request("GET", "/"), true).expect("send");
+        let (answer, _) = client
+            .send_request(request("GET", "/"), true)
+            .expect("send");
         let seen = read(answer.await.expect("answer")).await.0;
         assert_eq!(field(&seen, "x-forwarded-proto"), Some("https"));
-        let other = Request::builder().uri("https://other.example.com/").body(()).expect("request");
+        let other = Request::builder()
+            .uri("https://other.example.com/")
+            .body(())
+            .expect("request");
         let (answer, _) = client.send_request(other, true).expect("send");
         // The same certificate would serve both, so it is a question of the host only.
         assert_eq!(answer.await.expect("answer").status(), 404);

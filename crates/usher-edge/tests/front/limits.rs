@@ -72,6 +72,14 @@ fn connections_are_spread_over_the_workers() {
     }
     // Each worker keeps connections to endpoints of its own, and needed one at a time.
     let said: Vec<_> = (0..4).map(|_| origin.said()).collect();
-    assert_eq!(said, ["connection 0", "connection 1", "connection 2", "connection 3"]);
+    assert_eq!(
+        said,
+        [
+            "connection 0",
+            "connection 1",
+            "connection 2",
+            "connection 3"
+        ]
+    );
     assert!(origin.is_silent());
 }

@@ -16,6 +16,9 @@ use std::future::Future;
 
 /// Runs `work` on a runtime of its own, like a node's.
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("runtime");
     runtime.block_on(work)
 }

@@ -12,7 +12,11 @@ use crate::seen::scrape;
 /// Requests open at the endpoint with this name.
 fn open(plane: &Plane, name: &str) -> u32 {
     let (snapshot, book) = plane.counted();
-    let place = snapshot.endpoints().iter().position(|endpoint| endpoint.name == name).expect("an endpoint");
+    let place = snapshot
+        .endpoints()
+        .iter()
+        .position(|endpoint| endpoint.name == name)
+        .expect("an endpoint");
     book.open_requests(usher_core::catalog::EndpointIx(place as u32))
 }
 
@@ -21,7 +25,10 @@ fn no_connection_is_cut_and_no_request_lost_by_any_change() {
     let (origin, other) = (Origin::echo(), Origin::echo());
     let mut setup = Setup::to(&[origin.address]);
     setup.workers = 2;
-    let snapshots = [setup.snapshot(), Setup::to(&[other.address, origin.address]).snapshot()];
+    let snapshots = [
+        setup.snapshot(),
+        Setup::to(&[other.address, origin.address]).snapshot(),
+    ];
     let usher = setup.start();
     thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
@@ -90,5 +97,8 @@ fn series_of_what_is_gone_do_not_pile_up() {
     usher.plane.publish(fewer);
     let after = seen();
     assert!(!after.contains(r#"endpoint="e1""#), "{after}");
-    assert!(after.contains(r#"usher_http_request_seconds_count{load_balancer="shop.example.com"} 1"#), "{after}");
+    assert!(
+        after.contains(r#"usher_http_request_seconds_count{load_balancer="shop.example.com"} 1"#),
+        "{after}"
+    );
 }

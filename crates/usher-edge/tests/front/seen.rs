@@ -45,16 +45,37 @@ fn each_request_is_one_line_with_these_keys() {
     assert_eq!(lines.len(), 3, "{log}");
     let keys = |line: &str| {
         // No value holds a comma that is followed by a quote.
-        let keys = line.trim_matches(['{', '}']).split(",\"").map(|pair| pair.trim_matches('"').split('"').next());
-        keys.map(|key| key.unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        let keys = line
+            .trim_matches(['{', '}'])
+            .split(",\"")
+            .map(|pair| pair.trim_matches('"').split('"').next());
+        keys.map(|key| key.unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
     };
     for line in &lines {
         assert_eq!(
             keys(line),
             [
-                "time", "request_id", "client", "method", "host", "path", "status", "bytes_in", "bytes_out",
-                "duration_ms", "load_balancer", "pool", "endpoint", "upstream_ms", "attempts", "session", "room",
-                "error", "tls", "protocol"
+                "time",
+                "request_id",
+                "client",
+                "method",
+                "host",
+                "path",
+                "status",
+                "bytes_in",
+                "bytes_out",
+                "duration_ms",
+                "load_balancer",
+                "pool",
+                "endpoint",
+                "upstream_ms",
+                "attempts",
+                "session",
+                "room",
+                "error",
+                "tls",
+                "protocol"
             ]
         );
     }
@@ -66,9 +87,19 @@ fn each_request_is_one_line_with_these_keys() {
     ] {
         assert!(lines[0].contains(part), "{part}\n{}", lines[0]);
     }
-    assert!(lines[1].contains(r#""host":"evil.example.net","path":"/","status":404,"#), "{}", lines[1]);
-    assert!(lines[1].contains(r#""load_balancer":null,"pool":null,"endpoint":null,"upstream_ms":null,"attempts":0"#));
-    assert!(lines[2].contains(r#""status":400,"#) && lines[2].contains(r#""error":"host-repeated""#), "{}", lines[2]);
+    assert!(
+        lines[1].contains(r#""host":"evil.example.net","path":"/","status":404,"#),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[1].contains(
+        r#""load_balancer":null,"pool":null,"endpoint":null,"upstream_ms":null,"attempts":0"#
+    ));
+    assert!(
+        lines[2].contains(r#""status":400,"#) && lines[2].contains(r#""error":"host-repeated""#),
+        "{}",
+        lines[2]
+    );
 }
 
 #[test]
@@ -89,7 +120,8 @@ fn requests_are_counted_by_what_served_them_and_never_by_what_the_client_says() 
     // Chance may choose the second endpoint at once; the log knows.
     let log = std::fs::read_to_string(&path).expect("log");
     let failovers = log.matches(r#""attempts":2"#).count();
-    let failovers = format!(r#"usher_failovers_total{{load_balancer="shop.example.com"}} {failovers}"#);
+    let failovers =
+        format!(r#"usher_failovers_total{{load_balancer="shop.example.com"}} {failovers}"#);
     for line in [
         &*failovers,
         r#"usher_http_requests_total{load_balancer="shop.example.com",pool="eu",endpoint="e1",code="200"} 3"#,
@@ -108,7 +140,10 @@ fn requests_are_counted_by_what_served_them_and_never_by_what_the_client_says() 
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
     assert!(!text.contains("evil"), "{text}");
-    assert!(text.contains("# TYPE usher_retries_denied counter"), "{text}");
+    assert!(
+        text.contains("# TYPE usher_retries_denied counter"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -127,7 +162,9 @@ fn requests_under_way_are_seen_while_they_are() {
     let (snapshot, book) = usher.plane.counted();
     let open = || {
         use usher_core::snapshot::Counts as _;
-        (0..snapshot.endpoints().len() as u32).map(|ix| book.open_requests(usher_core::catalog::EndpointIx(ix))).sum::<u32>()
+        (0..snapshot.endpoints().len() as u32)
+            .map(|ix| book.open_requests(usher_core::catalog::EndpointIx(ix)))
+            .sum::<u32>()
     };
     assert_eq!(open(), 1);
     client.send("go");

@@ -24,15 +24,25 @@ impl Authority {
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let key = rcgen::KeyPair::generate().expect("key");
         let issuer = rcgen::CertifiedIssuer::self_signed(params, key).expect("authority");
-        Authority { folder: tempfile::tempdir().expect("folder"), issuer }
+        Authority {
+            folder: tempfile::tempdir().expect("folder"),
+            issuer,
+        }
     }
 
     pub(crate) fn pair(&self, name: &str) -> KeyPair {
         let key = rcgen::KeyPair::generate().expect("key");
         let params = rcgen::CertificateParams::new([name.to_owned()]).expect("name");
         let cert = params.signed_by(&key, &self.issuer).expect("certificate");
-        let path = |end: &str| self.folder.path().join(format!("{}.{end}", name.replace('*', "any")));
-        let pair = KeyPair { cert: path("pem"), key: path("key") };
+        let path = |end: &str| {
+            self.folder
+                .path()
+                .join(format!("{}.{end}", name.replace('*', "any")))
+        };
+        let pair = KeyPair {
+            cert: path("pem"),
+            key: path("key"),
+        };
         std::fs::write(&pair.cert, cert.pem()).expect("write");
         std::fs::write(&pair.key, key.serialize_pem()).expect("write");
         pair
@@ -43,7 +53,11 @@ impl Authority {
         Certificates::load(&pairs).expect("certificates")
     }
 
-    pub(crate) fn client(&self, versions: &[&'static rustls::SupportedProtocolVersion], alpn: &[&[u8]]) -> Arc<ClientConfig> {
+    pub(crate) fn client(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        alpn: &[&[u8]],
+    ) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).expect("root");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -79,8 +93,13 @@ fn ask(secure: &mut Secure, host: &str) -> String {
         assert!(count > 0, "the connection ended");
         answer.extend_from_slice(&piece[..count]);
         let text = String::from_utf8_lossy(&answer).to_lowercase();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head
+            .split("content-length: ")
+            .nth(1)
+            .and_then(|rest| rest.lines().next());
         if body.len() >= length.expect("a length").parse().expect("a number") {
             return text;
         }
@@ -88,12 +107,18 @@ fn ask(secure: &mut Secure, host: &str) -> String {
 }
 
 fn shown(secure: &Secure) -> CertificateDer<'static> {
-    secure.conn.peer_certificates().expect("certificates")[0].clone().into_owned()
+    secure.conn.peer_certificates().expect("certificates")[0]
+        .clone()
+        .into_owned()
 }
 
 fn listen(usher: &Usher) -> SocketAddr {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    usher.front.listen(any, Scheme::Https).expect("listen").address
+    usher
+        .front
+        .listen(any, Scheme::Https)
+        .expect("listen")
+        .address
 }
 
 fn start(authority: &Authority, names: &[&str], origin: &Origin) -> (Usher, SocketAddr) {
@@ -109,10 +134,14 @@ fn both_versions_are_spoken_and_the_endpoint_is_told_of_tls() {
     let (authority, origin) = (Authority::new(), Origin::echo());
     let (_usher, address) = start(&authority, &[HOST], &origin);
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let mut secure = connect(address, &authority.client(&[version], &[]), HOST).expect("handshake");
+        let mut secure =
+            connect(address, &authority.client(&[version], &[]), HOST).expect("handshake");
         for _ in 0..2 {
             let answer = ask(&mut secure, HOST);
-            assert!(answer.starts_with("http/1.1 200") && answer.contains("x-forwarded-proto: https"), "{answer}");
+            assert!(
+                answer.starts_with("http/1.1 200") && answer.contains("x-forwarded-proto: https"),
+                "{answer}"
+            );
         }
     }
 }
@@ -121,8 +150,16 @@ fn both_versions_are_spoken_and_the_endpoint_is_told_of_tls() {
 fn key_exchange_is_post_quantum_where_the_client_can() {
     let (authority, origin) = (Authority::new(), Origin::echo());
     let (_usher, address) = start(&authority, &[HOST], &origin);
-    let secure = connect(address, &authority.client(&[&rustls::version::TLS13], &[]), HOST).expect("handshake");
-    let group = secure.conn.negotiated_key_exchange_group().expect("a group");
+    let secure = connect(
+        address,
+        &authority.client(&[&rustls::version::TLS13], &[]),
+        HOST,
+    )
+    .expect("handshake");
+    let group = secure
+        .conn
+        .negotiated_key_exchange_group()
+        .expect("a group");
     assert_eq!(group.name(), rustls::NamedGroup::X25519MLKEM768);
 }
 
@@ -138,7 +175,12 @@ fn the_protocol_is_settled_in_the_handshake() {
         (&[], None),
     ];
     for (offered, expected) in rows {
-        let secure = connect(address, &authority.client(rustls::ALL_VERSIONS, offered), HOST).expect("handshake");
+        let secure = connect(
+            address,
+            &authority.client(rustls::ALL_VERSIONS, offered),
+            HOST,
+        )
+        .expect("handshake");
         assert_eq!(secure.conn.alpn_protocol(), expected);
     }
     let other = authority.client(rustls::ALL_VERSIONS, &[b"smtp"]);
@@ -152,8 +194,11 @@ fn certificates_are_swapped_under_open_connections() {
     let config = authority.client(rustls::ALL_VERSIONS, &[]);
     let mut before = connect(address, &config, HOST).expect("handshake");
     ask(&mut before, HOST);
-    usher.plane.certify(authority.certificates(&[HOST, "new.example.com"]));
-    let after = connect(address, &authority.client(rustls::ALL_VERSIONS, &[]), HOST).expect("handshake");
+    usher
+        .plane
+        .certify(authority.certificates(&[HOST, "new.example.com"]));
+    let after =
+        connect(address, &authority.client(rustls::ALL_VERSIONS, &[]), HOST).expect("handshake");
     assert_ne!(shown(&before), shown(&after));
     connect(address, &config, "new.example.com").expect("a name that was not there");
     assert!(ask(&mut before, HOST).starts_with("http/1.1 200"));
@@ -162,7 +207,11 @@ fn certificates_are_swapped_under_open_connections() {
 #[test]
 fn a_host_of_another_certificate_is_misdirected() {
     let (authority, origin) = (Authority::new(), Origin::echo());
-    let (_usher, address) = start(&authority, &["a.example.net", HOST, "*.example.org"], &origin);
+    let (_usher, address) = start(
+        &authority,
+        &["a.example.net", HOST, "*.example.org"],
+        &origin,
+    );
     let config = authority.client(rustls::ALL_VERSIONS, &[]);
     let mut secure = connect(address, &config, "a.example.net").expect("handshake");
     assert!(ask(&mut secure, HOST).starts_with("http/1.1 421"));
@@ -178,7 +227,11 @@ fn who_does_not_finish_the_handshake_is_let_go() {
     setup.settings.timeouts.tls_handshake = Duration::from_millis(50);
     let usher = setup.start();
     let address = listen(&usher);
-    for said in [&b""[..], b"\x16\x03\x01", b"GET / HTTP/1.1\r\nHost: shop.example.com\r\n\r\n"] {
+    for said in [
+        &b""[..],
+        b"\x16\x03\x01",
+        b"GET / HTTP/1.1\r\nHost: shop.example.com\r\n\r\n",
+    ] {
         let mut client = TcpStream::connect(address).expect("connect");
         client.set_read_timeout(Some(PATIENCE)).expect("timeout");
         client.write_all(said).expect("write");

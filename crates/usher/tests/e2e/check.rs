@@ -117,7 +117,12 @@ fn variables_come_from_the_environment() {
     let folder = Folder::with(&with_port("${USHER_TEST_PORT}"));
     let run = |port: &str| {
         let mut command = folder.command(&["check", "--config", "usher.yaml"]);
-        command.env("USHER_TEST_PORT", port).output().unwrap().status.code()
+        command
+            .env("USHER_TEST_PORT", port)
+            .output()
+            .unwrap()
+            .status
+            .code()
     };
     assert_eq!(run("9001"), Some(0));
     assert_eq!(run("99999"), Some(1));

@@ -179,7 +179,10 @@ fn a_trusted_proxy_says_who_the_client_is() {
         ));
         let arrived = endpoint.next();
         let chain = arrived.field("x-forwarded-for").unwrap();
-        assert!(chain.starts_with(came) && chain.ends_with("127.0.0.1"), "{chain}");
+        assert!(
+            chain.starts_with(came) && chain.ends_with("127.0.0.1"),
+            "{chain}"
+        );
         assert_eq!(arrived.field("cf-connecting-ip"), Some(client), "{came}");
         assert_eq!(arrived.field("x-forwarded-proto"), Some("https"));
     }

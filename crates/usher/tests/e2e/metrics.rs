@@ -71,7 +71,10 @@ fn everything_promised_is_there_from_the_start() {
     usher.get("/");
     usher.expect_metric("usher_http_requests_total", 1.0);
     let metrics = usher.metrics();
-    assert!(metrics.contains("le=\"+Inf\""), "the last class of a histogram");
+    assert!(
+        metrics.contains("le=\"+Inf\""),
+        "the last class of a histogram"
+    );
     for name in [
         "usher_http_requests_total",
         "usher_http_request_seconds_bucket",

@@ -180,11 +180,19 @@ fn an_upgrade_that_is_never_answered_is_524() {
 
 #[test]
 fn no_deadline_of_requests_ends_an_open_socket() {
-    let names = ["response_header", "client_header", "client_body_idle", "keep_alive"];
+    let names = [
+        "response_header",
+        "client_header",
+        "client_body_idle",
+        "keep_alive",
+    ];
     let (_endpoint, usher) = serving(&names.map(|name| (name, "400ms")));
     let mut socket = open(&usher);
     let mut wire = Wire::over(socket.get_ref().try_clone().unwrap());
-    assert!(wire.stays_open(Duration::from_millis(1500)), "silence is no fault in a WebSocket");
+    assert!(
+        wire.stays_open(Duration::from_millis(1500)),
+        "silence is no fault in a WebSocket"
+    );
     socket.send(Message::text("still here")).unwrap();
     assert_eq!(socket.read().unwrap(), Message::text("still here"));
 }
@@ -195,7 +203,10 @@ fn a_socket_on_which_nothing_moves_at_all_is_given_up() {
     let mut socket = open(&usher);
     for _ in 0..8 {
         let mut wire = Wire::over(socket.get_ref().try_clone().unwrap());
-        assert!(wire.stays_open(Duration::from_millis(150)), "each message begins it anew");
+        assert!(
+            wire.stays_open(Duration::from_millis(150)),
+            "each message begins it anew"
+        );
         socket.send(Message::text("beat")).unwrap();
         assert_eq!(socket.read().unwrap(), Message::text("beat"));
     }

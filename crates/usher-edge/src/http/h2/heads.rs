@@ -48,7 +48,13 @@ struct Frames {
 
 impl Frames {
     const fn new() -> Frames {
-        Frames { skip: PREFACE, header: [0; FRAME_HEADER], have: 0, in_head: false, in_head_next: false }
+        Frames {
+            skip: PREFACE,
+            header: [0; FRAME_HEADER],
+            have: 0,
+            in_head: false,
+            in_head_next: false,
+        }
     }
 
     fn see(&mut self, mut bytes: &[u8]) {
@@ -96,12 +102,23 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new(stream: Prefixed) -> (Watched, Rc<HeadClock>) {
         let clock = Rc::<HeadClock>::default();
-        (Watched { stream, frames: Frames::new(), clock: Rc::clone(&clock) }, clock)
+        (
+            Watched {
+                stream,
+                frames: Frames::new(),
+                clock: Rc::clone(&clock),
+            },
+            clock,
+        )
     }
 }
 
 impl AsyncRead for Watched {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
@@ -117,7 +134,11 @@ impl AsyncRead for Watched {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
     }
 
@@ -159,18 +180,32 @@ mod tests {
             watch.see(byte);
             watch.in_head
         });
-        seen.enumerate().filter(|(_, head)| *head).map(|(at, _)| at - PREFACE).collect()
+        seen.enumerate()
+            .filter(|(_, head)| *head)
+            .map(|(at, _)| at - PREFACE)
+            .collect()
     }
 
     #[test]
     fn a_head_is_on_its_way_from_its_first_frame_to_the_one_that_ends_it() {
         assert_eq!(in_head(&[frame(4, 0, b"settings")]), []);
-        let whole = [frame(0, 0, b"data"), frame(HEADERS, END_HEADERS, b"abc"), frame(0, 0, b"x")];
+        let whole = [
+            frame(0, 0, b"data"),
+            frame(HEADERS, END_HEADERS, b"abc"),
+            frame(0, 0, b"x"),
+        ];
         // Frame header at 13..22, payload 22..25: known at its last header byte, over with the last.
         assert_eq!(in_head(&whole), [21, 22, 23]);
-        let parts = [frame(HEADERS, 0, b"a"), frame(CONTINUATION, END_HEADERS, b"b"), frame(6, 0, b"ping")];
+        let parts = [
+            frame(HEADERS, 0, b"a"),
+            frame(CONTINUATION, END_HEADERS, b"b"),
+            frame(6, 0, b"ping"),
+        ];
         assert_eq!(in_head(&parts), (8..19).collect::<Vec<_>>());
-        let empty = [frame(HEADERS, 0, b""), frame(CONTINUATION, END_HEADERS, b"")];
+        let empty = [
+            frame(HEADERS, 0, b""),
+            frame(CONTINUATION, END_HEADERS, b""),
+        ];
         assert_eq!(in_head(&empty), (8..17).collect::<Vec<_>>());
     }
 }

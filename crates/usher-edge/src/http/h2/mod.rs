@@ -142,7 +142,11 @@ struct Active {
 impl Active {
     fn begin(streams: &Rc<Streams>, worker: &Rc<Worker>) -> Active {
         streams.active.set(streams.active.get() + 1);
-        Active { streams: Rc::clone(streams), worker: Rc::clone(worker), ended_well: false }
+        Active {
+            streams: Rc::clone(streams),
+            worker: Rc::clone(worker),
+            ended_well: false,
+        }
     }
 
     fn end(mut self, well: bool) {
@@ -152,13 +156,23 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        let Streams { active, idle_since, abandoned, waker, .. } = &*self.streams;
+        let Streams {
+            active,
+            idle_since,
+            abandoned,
+            waker,
+            ..
+        } = &*self.streams;
         active.set(active.get() - 1);
         if std::thread::panicking() {
             self.worker.plane().ledger().panicked();
         }
         let count = abandoned.get();
-        abandoned.set(if self.ended_well { count.saturating_sub(1) } else { count + 1 });
+        abandoned.set(if self.ended_well {
+            count.saturating_sub(1)
+        } else {
+            count + 1
+        });
         if active.get() == 0 {
             idle_since.set(Instant::now());
         }
@@ -275,7 +289,10 @@ impl Driver {
             return (None, Event::Idle);
         }
         let timeouts = &self.worker.view().settings.timeouts;
-        let head = self.head.since().map(|since| since + timeouts.client_header);
+        let head = self
+            .head
+            .since()
+            .map(|since| since + timeouts.client_header);
         if let Some(due) = head {
             return (Some(due), Event::Slow);
         }
@@ -283,7 +300,11 @@ impl Driver {
             // Each has deadlines of its own; this one only has to be out of the way.
             return (Some(Instant::now() + timeouts.keep_alive), Event::Idle);
         }
-        let patience = if self.fresh { timeouts.client_header } else { timeouts.keep_alive };
+        let patience = if self.fresh {
+            timeouts.client_header
+        } else {
+            timeouts.keep_alive
+        };
         (Some(self.streams.idle_since.get() + patience), Event::Idle)
     }
 

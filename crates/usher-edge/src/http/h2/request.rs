@@ -4,7 +4,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 
 use crate::http::client::RequestFields;
-use crate::http1::{self, BodyLength, FieldName, FramingFault, HeadFault, HeadLimits, Method, RequestFault};
+use crate::http1::{
+    self, BodyLength, FieldName, FramingFault, HeadFault, HeadLimits, Method, RequestFault,
+};
 
 /// A request head that was checked.
 #[derive(Debug)]
@@ -23,7 +25,11 @@ pub(super) struct Head {
 
 impl Head {
     /// Checks `request`; `ends` when no body follows.
-    pub(super) fn read<T>(request: &mut Request<T>, ends: bool, limits: &HeadLimits) -> Result<Head, RequestFault> {
+    pub(super) fn read<T>(
+        request: &mut Request<T>,
+        ends: bool,
+        limits: &HeadLimits,
+    ) -> Result<Head, RequestFault> {
         let map = std::mem::take(request.headers_mut());
         if map.len() > limits.fields {
             return Err(HeadFault::TooManyFields.into());
@@ -35,7 +41,11 @@ impl Head {
         // ASCII, as the check saw to.
         let host = std::str::from_utf8(host).unwrap_or_default();
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        let uri = match request.uri().path_and_query().map(http::uri::PathAndQuery::as_str) {
+        let uri = match request
+            .uri()
+            .path_and_query()
+            .map(http::uri::PathAndQuery::as_str)
+        {
             // Refused by its method, whatever it asks for.
             None if method == Method::Connect => "*",
             None | Some("") => return Err(RequestFault::Target),
@@ -45,18 +55,33 @@ impl Head {
             return Err(RequestFault::TargetTooLong);
         }
         // The same as in a request line; `h2` takes more than we would pass on.
-        let visible = uri.bytes().all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'#');
-        let form = uri.starts_with('/') || (uri == "*" && matches!(method, Method::Options | Method::Connect));
+        let visible = uri
+            .bytes()
+            .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'#');
+        let form = uri.starts_with('/')
+            || (uri == "*" && matches!(method, Method::Options | Method::Connect));
         if !visible || !form {
             return Err(RequestFault::Target);
         }
         let uri = uri.to_owned();
-        let expects = match map.get("expect").map(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        let expects = match map
+            .get("expect")
+            .map(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        {
             Some(false) => return Err(RequestFault::Expectation),
             expects => expects.is_some(),
         };
         let body = body(&map, ends)?;
-        Ok(Head { method, method_name, uri, authority, host, fields: Received::new(map), body, expects })
+        Ok(Head {
+            method,
+            method_name,
+            uri,
+            authority,
+            host,
+            fields: Received::new(map),
+            body,
+            expects,
+        })
     }
 }
 
@@ -67,7 +92,11 @@ fn authority(uri: &http::Uri, map: &HeaderMap) -> Result<Bytes, RequestFault> {
     if hosts.next().is_some() {
         return Err(RequestFault::HostRepeated);
     }
-    match (uri.authority().map(|authority| authority.as_str().as_bytes()), host) {
+    match (
+        uri.authority()
+            .map(|authority| authority.as_str().as_bytes()),
+        host,
+    ) {
         (None, None) => Err(RequestFault::HostMissing),
         (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
             Err(RequestFault::HostContradicts)
@@ -87,8 +116,12 @@ fn body(map: &HeaderMap, ends: bool) -> Result<BodyLength, RequestFault> {
         None if ends => Ok(BodyLength::Empty),
         None => Ok(BodyLength::Chunked),
         Some(digits) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
-            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-            number.map(BodyLength::Exactly).ok_or_else(|| FramingFault::ClMalformed.into())
+            let number = std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| digits.parse().ok());
+            number
+                .map(BodyLength::Exactly)
+                .ok_or_else(|| FramingFault::ClMalformed.into())
         }
         Some(_) => Err(FramingFault::ClMalformed.into()),
     }
@@ -104,7 +137,11 @@ pub(super) struct Received {
 
 impl Received {
     fn new(map: HeaderMap) -> Received {
-        let lines: Vec<&[u8]> = map.get_all("cookie").iter().map(http::HeaderValue::as_bytes).collect();
+        let lines: Vec<&[u8]> = map
+            .get_all("cookie")
+            .iter()
+            .map(http::HeaderValue::as_bytes)
+            .collect();
         let cookie = (lines.len() > 1).then(|| lines.join(&b"; "[..]));
         Received { map, cookie }
     }
@@ -112,14 +149,22 @@ impl Received {
 
 impl RequestFields for Received {
     fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.map.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        self.map
+            .iter()
+            .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
     }
 
     fn forwarded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let joined = self.cookie.is_some();
         let kept = move |name: &[u8]| !(joined && FieldName::of(name) == FieldName::Cookie);
-        let fields = self.all().filter(move |(name, _)| http1::is_forwarded(name) && kept(name));
-        fields.chain(self.cookie.iter().map(|cookie| (&b"cookie"[..], cookie.as_slice())))
+        let fields = self
+            .all()
+            .filter(move |(name, _)| http1::is_forwarded(name) && kept(name));
+        fields.chain(
+            self.cookie
+                .iter()
+                .map(|cookie| (&b"cookie"[..], cookie.as_slice())),
+        )
     }
 }
 
@@ -132,7 +177,11 @@ mod tests {
         for (name, value) in fields {
             builder = builder.header(*name, *value);
         }
-        let limits = HeadLimits { head_bytes: 1024, fields: 5, target_bytes: 30 };
+        let limits = HeadLimits {
+            head_bytes: 1024,
+            fields: 5,
+            target_bytes: 30,
+        };
         Head::read(&mut builder.body(()).expect("a request"), ends, &limits)
     }
 
@@ -146,10 +195,22 @@ mod tests {
         assert!(read("https://a.example/", &[("host", "A.example")], true).is_ok());
         let faults = [
             (read("/a", &[], true), RequestFault::HostMissing),
-            (read("/a", &[("host", "a"), ("host", "a")], true), RequestFault::HostRepeated),
-            (read("https://a.example/", &[("host", "b.example")], true), RequestFault::HostContradicts),
-            (read("https://user@a.example/", &[], true), RequestFault::HostMalformed),
-            (read("/", &[("host", "user@a.example")], true), RequestFault::HostMalformed),
+            (
+                read("/a", &[("host", "a"), ("host", "a")], true),
+                RequestFault::HostRepeated,
+            ),
+            (
+                read("https://a.example/", &[("host", "b.example")], true),
+                RequestFault::HostContradicts,
+            ),
+            (
+                read("https://user@a.example/", &[], true),
+                RequestFault::HostMalformed,
+            ),
+            (
+                read("/", &[("host", "user@a.example")], true),
+                RequestFault::HostMalformed,
+            ),
         ];
         for (found, expected) in faults {
             assert_eq!(found.expect_err("refused"), expected);
@@ -162,10 +223,16 @@ mod tests {
         let many = [host, ("a", ""), ("b", ""), ("c", ""), ("d", ""), ("e", "")];
         let long = format!("/{}", "x".repeat(30));
         let faults = [
-            (read("/", &many, true), RequestFault::Head(HeadFault::TooManyFields)),
+            (
+                read("/", &many, true),
+                RequestFault::Head(HeadFault::TooManyFields),
+            ),
             (read(&long, &[host], true), RequestFault::TargetTooLong),
             (read("*", &[host], true), RequestFault::Target),
-            (read("/", &[host, ("expect", "a-miracle")], true), RequestFault::Expectation),
+            (
+                read("/", &[host, ("expect", "a-miracle")], true),
+                RequestFault::Expectation,
+            ),
         ];
         for (found, expected) in faults {
             assert_eq!(found.expect_err("refused"), expected);
@@ -177,23 +244,43 @@ mod tests {
     #[test]
     fn how_the_body_is_announced() {
         let host = ("host", "a");
-        let of = |fields: &[_], ends| read("/", &[&[host], fields].concat(), ends).map(|head| head.body);
+        let of =
+            |fields: &[_], ends| read("/", &[&[host], fields].concat(), ends).map(|head| head.body);
         assert_eq!(of(&[], true), Ok(BodyLength::Empty));
         assert_eq!(of(&[], false), Ok(BodyLength::Chunked));
-        assert_eq!(of(&[("content-length", "7")], false), Ok(BodyLength::Exactly(7)));
+        assert_eq!(
+            of(&[("content-length", "7")], false),
+            Ok(BodyLength::Exactly(7))
+        );
         for bad in ["", "+7", "7 ", "0x7", "99999999999999999999"] {
             let fault = of(&[("content-length", bad)], false).expect_err("refused");
-            assert_eq!(fault, RequestFault::Framing(FramingFault::ClMalformed), "{bad}");
+            assert_eq!(
+                fault,
+                RequestFault::Framing(FramingFault::ClMalformed),
+                "{bad}"
+            );
         }
         let twice = [("content-length", "7"), ("content-length", "7")];
-        assert_eq!(of(&twice, false), Err(RequestFault::Framing(FramingFault::ClRepeated)));
+        assert_eq!(
+            of(&twice, false),
+            Err(RequestFault::Framing(FramingFault::ClRepeated))
+        );
     }
 
     #[test]
     fn what_goes_on_to_the_endpoint() {
-        let fields = [("host", "a"), ("te", "trailers"), ("cookie", "a=1"), ("x", "y"), ("cookie", "b=2")];
+        let fields = [
+            ("host", "a"),
+            ("te", "trailers"),
+            ("cookie", "a=1"),
+            ("x", "y"),
+            ("cookie", "b=2"),
+        ];
         let head = read("/", &fields, true).expect("fine");
         let forwarded: Vec<_> = head.fields.forwarded().collect();
-        assert_eq!(forwarded, [(&b"x"[..], &b"y"[..]), (b"cookie", b"a=1; b=2")]);
+        assert_eq!(
+            forwarded,
+            [(&b"x"[..], &b"y"[..]), (b"cookie", b"a=1; b=2")]
+        );
     }
 }

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::request::Head;
 use crate::http::body::Next;
+use crate::http::buffer::Buffer;
+use crate::http::client::{Answer, Asked, Client, ClientFault};
 use crate::http::connection::ConnInfo;
 use crate::http::deadline::Deadline;
-use crate::http::client::{Answer, Asked, Client, ClientFault};
 use crate::http::exchange::{self, Bench, End};
-use crate::http::buffer::Buffer;
 use crate::http::forward::RequestId;
 use crate::http::record::Record;
 use crate::http::refusal::Failure;
@@ -99,7 +99,10 @@ async fn refuse(
     let failure = Failure::new(fault.status().unwrap_or(400), fault.as_str());
     let request_id = RequestId::new(worker.draw());
     let page = failure.page(std::iter::empty(), &request_id);
-    if client.answer(page.status(), page.fields(), &page.body, false).is_ok() {
+    if client
+        .answer(page.status(), page.fields(), &page.body, false)
+        .is_ok()
+    {
         // When it does not take the page, there is nobody to tell.
         let _ = poll_fn(|cx| match client.poll_flush(cx) {
             Poll::Pending => deadline.poll(cx).map(|()| Err(ClientFault::Gone)),
@@ -162,7 +165,11 @@ impl H2 {
     }
 
     /// Room for at most `wanted` bytes of body.
-    fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, ClientFault>> {
+    fn poll_room(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: usize,
+    ) -> Poll<Result<usize, ClientFault>> {
         let Some(send) = &mut self.send else {
             return Poll::Ready(Err(ClientFault::Gone));
         };
@@ -244,7 +251,9 @@ impl Client for H2 {
         let head = answer.head;
         let mut response = response(head.status, answer.forwarded())?;
         if let Some(length) = head.content_length.filter(|_| head.status != 204) {
-            response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+            response
+                .headers_mut()
+                .insert(http::header::CONTENT_LENGTH, length.into());
         }
         self.send_head(response, head.body == BodyLength::Empty);
         Ok(())
@@ -259,7 +268,9 @@ impl Client for H2 {
     ) -> Result<(), EncodeFault> {
         let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let mut response = response(status, fields)?;
-        response.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
+        response
+            .headers_mut()
+            .insert(http::header::CONTENT_LENGTH, body.len().into());
         let ends = self.method == Method::Head || body.is_empty();
         if !ends {
             self.waiting = Bytes::copy_from_slice(body);
@@ -268,14 +279,21 @@ impl Client for H2 {
         Ok(())
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, ClientFault>> {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: &[u8],
+    ) -> Poll<Result<usize, ClientFault>> {
         let room = ready!(self.poll_room(cx, piece.len()))?;
         self.send_data(Bytes::copy_from_slice(&piece[..room]), false)?;
         self.sent += room as u64;
         Poll::Ready(Ok(room))
     }
 
-    fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), EncodeFault> {
+    fn finish<'a>(
+        &mut self,
+        trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), EncodeFault> {
         let trailers = headers(trailers)?;
         if let Some(send) = self.send.as_mut().filter(|_| !trailers.is_empty()) {
             // Fails for a stream that has ended, with its head or by the client.
@@ -315,7 +333,9 @@ fn response<'a>(
     Ok(response)
 }
 
-fn headers<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<HeaderMap, EncodeFault> {
+fn headers<'a>(
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<HeaderMap, EncodeFault> {
     let mut map = HeaderMap::new();
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name).map_err(|_| EncodeFault::FieldName)?;
