@@ -108,7 +108,7 @@ impl Endpoint {
                     .push(socket.try_clone().unwrap());
                 let nth = of_acceptor.connections.fetch_add(1, Ordering::SeqCst);
                 let mut visit = Visit {
-                    wire: Wire::over(socket),
+                    wire: Wire::over(socket).patient(),
                     nth,
                     shared: Arc::clone(&of_acceptor),
                 };

@@ -59,6 +59,12 @@ impl Wire {
         }
     }
 
+    /// Waits without a bound from now on: for a side that others end.
+    pub fn patient(self) -> Self {
+        self.socket.set_read_timeout(None).unwrap();
+        self
+    }
+
     /// A second handle on the socket.
     pub fn socket(&self) -> TcpStream {
         self.socket.try_clone().unwrap()
@@ -193,6 +199,7 @@ impl Wire {
         if !self.buffer.is_empty() {
             return false;
         }
+        let patience = self.socket.read_timeout().unwrap();
         self.socket.set_read_timeout(Some(time)).unwrap();
         let mut byte = [0];
         let silent = match self.stream.read(&mut byte) {
@@ -202,7 +209,7 @@ impl Wire {
             }
             Err(e) => is_timeout(&e),
         };
-        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.socket.set_read_timeout(patience).unwrap();
         silent
     }
 
