@@ -17,6 +17,7 @@ pub mod engine;
 pub mod health;
 pub mod id;
 pub mod probe;
+pub mod region;
 pub mod request;
 #[cfg(test)]
 mod sample;
