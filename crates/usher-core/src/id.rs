@@ -72,6 +72,18 @@ impl Id {
         Id(hasher.finish128().as_bytes())
     }
 
+    /// The 128 bits, for what is written down in a form of its own.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The id of these 128 bits, which came from [`Id::to_bytes`].
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Id {
+        Id(bytes)
+    }
+
     /// The first 64 bits, for maps and hashes that need a small key.
     #[must_use]
     pub fn short(self) -> u64 {

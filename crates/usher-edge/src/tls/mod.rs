@@ -8,8 +8,8 @@ mod client;
 mod fault;
 mod server;
 
+pub use crate::file::FileFault;
 pub use client::{ClientConfigs, TlsFailure, TrustProfile, failure};
-pub use fault::FileFault;
 pub use server::{Certificates, KeyPair, ServerConfigs};
 
 use std::sync::Arc;
