@@ -50,10 +50,13 @@ pub(crate) fn read(path: &Path, len_max: u64) -> Result<Whole, FileFault> {
     let mut bytes = Vec::new();
     // A length of zero says nothing about what is not a regular file.
     let expected = metadata.len().min(len_max) as usize;
-    bytes.try_reserve_exact(expected).map_err(|error| {
-        FileFault::new(path, format!("does not fit into memory: {error}"))
-    })?;
-    (&file).take(len_max + 1).read_to_end(&mut bytes).map_err(io)?;
+    bytes
+        .try_reserve_exact(expected)
+        .map_err(|error| FileFault::new(path, format!("does not fit into memory: {error}")))?;
+    (&file)
+        .take(len_max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
     if bytes.len() as u64 > len_max {
         let what = format!("is longer than {len_max} bytes");
         return Err(FileFault::new(path, what));

@@ -6,6 +6,7 @@
 
 mod balancer;
 mod check;
+mod cookie;
 mod monitor;
 mod pool;
 mod rules;
@@ -14,6 +15,7 @@ mod warn;
 
 pub use balancer::{Balancer, HostPattern, Ssl, Zone};
 pub use check::{CatalogError, Fault, Field, Subject, TlsField};
+pub use cookie::{CookieMarks, SameSite, Secure};
 pub use monitor::{CodeSet, CodeSetFault, HttpCheck, Member, Monitor, MonitorGroup, MonitorKind};
 pub use pool::{Address, Endpoint, EndpointTls, Monitoring, Pool, TlsMode};
 pub use warn::Warning;

@@ -109,12 +109,17 @@ struct Database(Reader<Vec<u8>>);
 
 impl Database {
     fn parse(bytes: Vec<u8>) -> Result<Database, String> {
-        Reader::from_source(bytes).map(Database).map_err(|error| match error {
-            MaxMindDbError::InvalidDatabase { message, offset: None } => {
-                format!("is no complete MMDB database: {message}")
-            }
-            error => damaged(&error),
-        })
+        Reader::from_source(bytes)
+            .map(Database)
+            .map_err(|error| match error {
+                MaxMindDbError::InvalidDatabase {
+                    message,
+                    offset: None,
+                } => {
+                    format!("is no complete MMDB database: {message}")
+                }
+                error => damaged(&error),
+            })
     }
 
     /// The record of the network that holds `address`.
@@ -146,7 +151,10 @@ impl Database {
         if found {
             return Ok(());
         }
-        Err(format!("holds no {what}; its type is {:?}", self.edition().kind))
+        Err(format!(
+            "holds no {what}; its type is {:?}",
+            self.edition().kind
+        ))
     }
 
     /// Addresses spread evenly over both families, and one in each of the first networks: the
@@ -160,8 +168,12 @@ impl Database {
         let v6 = (0..SPREAD).map(move |step| {
             IpAddr::V6(Ipv6Addr::from_bits(global | u128::from(step) << (125 - 9)))
         });
-        let first = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(global).into()];
-        v4.chain(v6).chain(first.into_iter().flat_map(|from| self.neighbours(from)))
+        let first = [
+            Ipv4Addr::UNSPECIFIED.into(),
+            Ipv6Addr::from_bits(global).into(),
+        ];
+        v4.chain(v6)
+            .chain(first.into_iter().flat_map(|from| self.neighbours(from)))
     }
 
     /// `from`, the first address of the next network, and so on.
@@ -170,8 +182,14 @@ impl Database {
         let next = |&address: &IpAddr| {
             let last = self.0.lookup(address).ok()?.network().ok()?.broadcast();
             match last {
-                IpAddr::V4(last) => last.to_bits().checked_add(1).map(|bits| Ipv4Addr::from(bits).into()),
-                IpAddr::V6(last) => last.to_bits().checked_add(1).map(|bits| Ipv6Addr::from(bits).into()),
+                IpAddr::V4(last) => last
+                    .to_bits()
+                    .checked_add(1)
+                    .map(|bits| Ipv4Addr::from(bits).into()),
+                IpAddr::V6(last) => last
+                    .to_bits()
+                    .checked_add(1)
+                    .map(|bits| Ipv6Addr::from(bits).into()),
             }
         };
         std::iter::successors(Some(from), next).take(NEIGHBOURS_MAX)

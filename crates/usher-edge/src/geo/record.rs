@@ -37,12 +37,20 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub(super) fn place(&self) -> Option<Place> {
-        let codes = [self.country.iso_code, self.country_code.text(), self.country.text()];
+        let codes = [
+            self.country.iso_code,
+            self.country_code.text(),
+            self.country.text(),
+        ];
         let country = codes.into_iter().flatten().find_map(CountryCode::parse)?;
         let state = self.subdivisions.iso_code.or(self.subdivisions.name);
         let nested = self.location.latitude.zip(self.location.longitude);
         let flat = || self.latitude.number().zip(self.longitude.number());
-        Some(Place::new(country, state.or(self.state1.text()), nested.or_else(flat)))
+        Some(Place::new(
+            country,
+            state.or(self.state1.text()),
+            nested.or_else(flat),
+        ))
     }
 
     pub(super) fn system(&self) -> Option<u32> {
@@ -146,7 +154,10 @@ impl<'de> Visitor<'de> for AnyShape {
         while let Some(key) = map.next_key::<&str>()? {
             match key {
                 "iso_code" => part.iso_code = map.next_value::<Part<'_>>()?.text(),
-                "names" => part.name = map.next_value::<Part<'_>>()?.name,
+                // Eight languages; of use only where there is no code, which is written first.
+                "names" if part.iso_code.is_none() => {
+                    part.name = map.next_value::<Part<'_>>()?.name;
+                }
                 "en" => part.name = map.next_value::<Part<'_>>()?.text(),
                 "latitude" => part.latitude = map.next_value::<Part<'_>>()?.number(),
                 "longitude" => part.longitude = map.next_value::<Part<'_>>()?.number(),
@@ -158,5 +169,8 @@ impl<'de> Visitor<'de> for AnyShape {
 }
 
 fn scalar(value: Scalar<'_>) -> Part<'_> {
-    Part { value, ..Part::default() }
+    Part {
+        value,
+        ..Part::default()
+    }
 }

@@ -1,6 +1,7 @@
 //! The HTTP front: reads requests, asks the core once, and moves bytes both ways.
 
 mod access_log;
+pub mod affinity_cookie;
 mod body;
 mod book;
 mod buffer;

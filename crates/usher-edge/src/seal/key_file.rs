@@ -31,9 +31,8 @@ impl Keys {
         if let Some(keys) = load(&path)? {
             return Ok(keys);
         }
-        make(folder, &path).map_err(|error| {
-            FileFault::new(&path, format!("cannot be made: {error}"))
-        })?;
+        make(folder, &path)
+            .map_err(|error| FileFault::new(&path, format!("cannot be made: {error}")))?;
         load(&path)?.ok_or_else(|| FileFault::new(&path, "was taken away while we started"))
     }
 }
@@ -46,18 +45,27 @@ fn load(path: &Path) -> Result<Option<Keys>, FileFault> {
     }
     let whole = file::read(path, KEY_FILE_BYTES_MAX)?;
     if whole.metadata.permissions().mode() & 0o007 != 0 {
-        return Err(FileFault::new(path, "everybody on this machine may use it; chmod it to 600"));
+        return Err(FileFault::new(
+            path,
+            "everybody on this machine may use it; chmod it to 600",
+        ));
     }
     let text = String::from_utf8(whole.bytes)
         .map_err(|_| FileFault::new(path, "is not text; it holds no key that we wrote"))?;
-    let secrets: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let secrets: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     let keys = Keys::new(&secrets).map_err(|fault| FileFault::new(path, fault.to_string()))?;
     Ok(Some(keys))
 }
 
 /// Writes a key beside `path` and links it there, unless there is a file by now.
 fn make(folder: &Path, path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
     let draft = path.with_extension(format!("{:016x}", getrandom::u64()?));
     let made = draft_key(&draft).and_then(|()| fs::hard_link(&draft, path));
     // What could not be written may not be there to be removed.
@@ -71,7 +79,11 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
 }
 
 fn draft_key(draft: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(draft)?;
     // Whatever the mask of this process is.
     file.set_permissions(Permissions::from_mode(0o600))?;
     writeln!(file, "{}", Keys::generate())?;
@@ -87,7 +99,10 @@ mod tests {
     use super::*;
     use crate::seal::{Purpose, Scope};
 
-    const SHOP: Scope = Scope { purpose: Purpose::Pin, of: Id::from_bytes([1; 16]) };
+    const SHOP: Scope = Scope {
+        purpose: Purpose::Pin,
+        of: Id::from_bytes([1; 16]),
+    };
 
     #[test]
     fn a_key_is_made_once_and_kept() {
@@ -97,7 +112,10 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).expect("metadata").permissions().mode() & 0o777;
         assert_eq!(mode(&folder.join(KEY_FILE_NAME)), 0o600);
         assert_eq!(mode(&folder), 0o700);
-        let names: Vec<_> = fs::read_dir(&folder).expect("list").map(|entry| entry.expect("entry").file_name()).collect();
+        let names: Vec<_> = fs::read_dir(&folder)
+            .expect("list")
+            .map(|entry| entry.expect("entry").file_name())
+            .collect();
         assert_eq!(names, [KEY_FILE_NAME], "no draft is left");
     }
 
@@ -106,10 +124,16 @@ mod tests {
         let (_kept, folder) = folder();
         let all: Vec<Keys> = std::thread::scope(|scope| {
             let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| keys(&folder))).collect();
-            starts.into_iter().map(|start| start.join().expect("no panic")).collect()
+            starts
+                .into_iter()
+                .map(|start| start.join().expect("no panic"))
+                .collect()
         });
         let text = all[0].seal(SHOP, b"x");
-        assert!(all.iter().all(|keys| keys.open(SHOP, text.as_bytes()).is_some()));
+        assert!(
+            all.iter()
+                .all(|keys| keys.open(SHOP, text.as_bytes()).is_some())
+        );
         assert_eq!(fs::read_dir(&folder).expect("list").count(), 1);
     }
 
@@ -135,7 +159,10 @@ mod tests {
         let rows: [(&[u8], &str); 4] = [
             (b"", "no key is given"),
             (b"garbage\n", "key 1 has 7 characters, fewer than 32"),
-            (b"\xff\xfe\x00", "is not text; it holds no key that we wrote"),
+            (
+                b"\xff\xfe\x00",
+                "is not text; it holds no key that we wrote",
+            ),
             (&[b'a'; 20_000], "is longer than 16384 bytes"),
         ];
         for (bytes, expected) in rows {

@@ -16,7 +16,6 @@
 
 mod key_file;
 
-
 use std::fmt;
 use std::ops::Deref;
 
@@ -173,7 +172,11 @@ impl Keys {
     /// With more than [`CLAIMS_LEN_MAX`] bytes of claims: they are ours, and their length with them.
     #[must_use]
     pub fn seal(&self, scope: Scope, claims: &[u8]) -> String {
-        assert!(claims.len() <= CLAIMS_LEN_MAX, "{} bytes of claims", claims.len());
+        assert!(
+            claims.len() <= CLAIMS_LEN_MAX,
+            "{} bytes of claims",
+            claims.len()
+        );
         let key = &self.0[0];
         let mut sealed = [0; SEALED_LEN_MAX];
         let (head, body) = sealed.split_at_mut(HEAD_LEN);
@@ -202,12 +205,21 @@ impl Keys {
         let (head, body) = buffer[..len].split_at_mut_checked(HEAD_LEN)?;
         let (version, head) = head.split_first()?;
         let (id, nonce) = head.split_first_chunk::<KEY_ID_LEN>()?;
-        let key = self.0.iter().find(|key| *version == VERSION && key.id == *id)?;
+        let key = self
+            .0
+            .iter()
+            .find(|key| *version == VERSION && key.id == *id)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let aad = Aad::from(associated(*id, scope));
         let opened = key.cipher.open_in_place(nonce, aad, body).ok()?;
-        let mut claims = Claims { bytes: [0; CLAIMS_LEN_MAX], len: opened.len() };
-        claims.bytes.get_mut(..opened.len())?.copy_from_slice(opened);
+        let mut claims = Claims {
+            bytes: [0; CLAIMS_LEN_MAX],
+            len: opened.len(),
+        };
+        claims
+            .bytes
+            .get_mut(..opened.len())?
+            .copy_from_slice(opened);
         Some(claims)
     }
 }
@@ -229,13 +241,18 @@ impl Key {
         let expand = |label: &[u8]| {
             let mut bytes = [0; 32];
             let label = [label];
-            let expanded = secret.expand(&label, HKDF_SHA256).and_then(|out| out.fill(&mut bytes));
+            let expanded = secret
+                .expand(&label, HKDF_SHA256)
+                .and_then(|out| out.fill(&mut bytes));
             expanded.expect("32 bytes are one block of SHA-256");
             bytes
         };
         let [a, b, c, d, ..] = expand(b"id 1");
         let cipher = RandomizedNonceKey::new(&AES_256_GCM_SIV, &expand(b"key 1"));
-        Key { id: [a, b, c, d], cipher: cipher.expect("the cipher takes 32 bytes") }
+        Key {
+            id: [a, b, c, d],
+            cipher: cipher.expect("the cipher takes 32 bytes"),
+        }
     }
 }
 
@@ -287,7 +304,10 @@ mod tests {
             let [one, two] = [keys.seal(SHOP, &claims), keys.seal(SHOP, &claims)];
             assert_ne!(one, two);
             assert!(one.len() <= TEXT_LEN_MAX);
-            assert!(one.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
+            assert!(
+                one.bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            );
             for text in [one, two] {
                 assert_eq!(opened(&keys, &text).as_deref(), Some(&claims[..]));
             }
@@ -297,7 +317,10 @@ mod tests {
     /// Visitors keep their cookies over an upgrade.
     #[test]
     fn a_text_of_an_earlier_version_opens() {
-        let scope = Scope { purpose: Purpose::Pin, of: Id::from_bytes([7; 16]) };
+        let scope = Scope {
+            purpose: Purpose::Pin,
+            of: Id::from_bytes([7; 16]),
+        };
         let claims = keys(&[OLD]).open(scope, GOLDEN.as_bytes());
         assert_eq!(claims.as_deref(), Some(&b"claims"[..]));
     }
@@ -306,8 +329,14 @@ mod tests {
     fn the_first_key_seals_and_all_of_them_open() {
         let [old, new] = [keys(&[OLD]), keys(&[NEW])];
         let both = keys(&[NEW, OLD]);
-        assert_eq!(opened(&both, &old.seal(SHOP, b"x")).as_deref(), Some(&b"x"[..]));
-        assert_eq!(opened(&new, &both.seal(SHOP, b"x")).as_deref(), Some(&b"x"[..]));
+        assert_eq!(
+            opened(&both, &old.seal(SHOP, b"x")).as_deref(),
+            Some(&b"x"[..])
+        );
+        assert_eq!(
+            opened(&new, &both.seal(SHOP, b"x")).as_deref(),
+            Some(&b"x"[..])
+        );
         assert!(opened(&new, &old.seal(SHOP, b"x")).is_none());
         assert!(opened(&old, &both.seal(SHOP, b"x")).is_none());
     }
@@ -315,7 +344,10 @@ mod tests {
     #[test]
     fn a_text_of_another_load_balancer_is_noise() {
         let keys = keys(&[NEW]);
-        let other = Scope { of: Id::derive("default", Kind::Balancer, "www"), ..SHOP };
+        let other = Scope {
+            of: Id::derive("default", Kind::Balancer, "www"),
+            ..SHOP
+        };
         assert!(keys.open(other, keys.seal(SHOP, b"x").as_bytes()).is_none());
     }
 
@@ -352,8 +384,14 @@ mod tests {
             (&[], "no key is given"),
             (&[&random, "short"], "key 2 has 5 characters, fewer than 32"),
             (&[""], "key 1 has 0 characters, fewer than 32"),
-            (&["0123456789abcdef0123456789abcde "], "key 1 has 31 characters, fewer than 32"),
-            (&["abcdefgabcdefgabcdefgabcdefgabcdefg"], "key 1 is made of 7 different characters, fewer than 8"),
+            (
+                &["0123456789abcdef0123456789abcde "],
+                "key 1 has 31 characters, fewer than 32",
+            ),
+            (
+                &["abcdefgabcdefgabcdefgabcdefgabcdefg"],
+                "key 1 is made of 7 different characters, fewer than 8",
+            ),
             (&[NEW, OLD, NEW], "key 3 is key 1 again"),
             (&[NEW; 17], "17 keys are more than 16"),
         ];
@@ -361,7 +399,11 @@ mod tests {
             let fault = Keys::new(secrets).expect_err("a fault");
             assert_eq!(fault.to_string(), expected);
         }
-        keys(&[&random, "0123456789abcdef0123456789abcdef", &format!(" {NEW}\n")]);
+        keys(&[
+            &random,
+            "0123456789abcdef0123456789abcdef",
+            &format!(" {NEW}\n"),
+        ]);
     }
 
     #[test]
@@ -372,6 +414,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn noise_does_not_open(text in prop::collection::vec(any::<u8>(), 0..512)) {
             prop_assert!(keys(&[NEW]).open(SHOP, &text).is_none());
@@ -392,7 +436,10 @@ mod tests {
     }
 
     const GOLDEN: &str = "AVrGCLfhH3EkTNc0o5ho0lh6O-akgi8auqFOvu83L4IZX-pTnwG8";
-    const SHOP: Scope = Scope { purpose: Purpose::Pin, of: Id::from_bytes([1; 16]) };
+    const SHOP: Scope = Scope {
+        purpose: Purpose::Pin,
+        of: Id::from_bytes([1; 16]),
+    };
 
     fn keys(secrets: &[&str]) -> Keys {
         Keys::new(secrets).expect("good secrets")

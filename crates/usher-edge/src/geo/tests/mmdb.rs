@@ -187,7 +187,10 @@ impl Data {
     fn control(&mut self, kind: u8, len: usize) {
         let (short, more) = match len {
             0..29 => (len as u8, None),
-            _ => (29, Some(u8::try_from(len - 29).expect("a test's value is short"))),
+            _ => (
+                29,
+                Some(u8::try_from(len - 29).expect("a test's value is short")),
+            ),
         };
         if kind <= 7 {
             self.bytes.push(kind << 5 | short);
