@@ -25,7 +25,7 @@ export RUSTFLAGS="--cfg fuzzing -C passes=sancov-module \
 host=$(rustc -vV | sed -n 's/^host: //p')
 CARGO_TARGET_DIR=target/fuzz cargo build --release --locked --target "$host"
 
-for target in ${TARGETS:-request response chunked round_trip request_as_hyper response_as_hyper}; do
+for target in ${TARGETS:-request response chunked round_trip request_as_hyper response_as_hyper cookie mmdb}; do
     corpus=$(echo "$target" | sed 's/_as_hyper//; s/round_trip/chunked/')
     mkdir -p "target/corpus/$target" "artifacts/$target"
     echo "fuzz $target for ${seconds}s"

@@ -42,7 +42,7 @@ impl Places {
     }
 
     /// The same from bytes; the error says what is wrong with them.
-    fn parse(bytes: Vec<u8>) -> Result<Places, String> {
+    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Places, String> {
         let database = Database::parse(bytes)?;
         database.check("countries", |record| record.place().is_some())?;
         Ok(Places(database))
