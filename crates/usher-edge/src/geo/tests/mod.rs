@@ -1,3 +1,5 @@
+//! Every schema that makers use, and files that are damaged, cut, swapped or made up.
+
 mod mmdb;
 
 use std::fs;
