@@ -11,8 +11,9 @@ use crate::terminal::say;
 use crate::watch::Watch;
 use crate::{Ending, config};
 
-/// How often the file is looked at; a change takes effect within twice this.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the file is looked at. A change is taken at the first look that finds it as the look
+/// before did, so within three of these when it is written in one go.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Example: `usher run --config usher.yaml`
 #[derive(Debug, clap::Args)]
@@ -103,12 +104,12 @@ async fn live(
             }
             _ = hangup.recv() => {
                 if let Some(file) = &mut file {
-                    file.watch.changed();
+                    file.watch.catch_up();
                     reload(&mut node, file).await;
                 }
             }
             _ = due.tick() => {
-                if let Some(file) = file.as_mut() && file.watch.changed() {
+                if let Some(file) = file.as_mut() && file.watch.settled_change() {
                     reload(&mut node, file).await;
                 }
             }

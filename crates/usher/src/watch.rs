@@ -1,6 +1,6 @@
 //! Notices that the configuration file, or a file that it names, is not what it was.
 //!
-//! By looking once a second rather than by asking the kernel to tell: a file may be replaced by a
+//! By looking twice a second rather than by asking the kernel to tell: a file may be replaced by a
 //! move, by a symbolic link that is turned (as Kubernetes does), or over a network, and a look sees
 //! all of these.
 
@@ -14,6 +14,8 @@ use crate::config::Loaded;
 #[derive(Debug)]
 pub(crate) struct Watch {
     files: Vec<(PathBuf, Option<Stamp>)>,
+    /// A file changed, and nobody was told yet: it may still be being written.
+    unsettled: bool,
 }
 
 /// What changes when a file does.
@@ -43,6 +45,7 @@ impl Watch {
     pub(crate) fn new(path: &Path) -> Watch {
         Watch {
             files: vec![(path.to_owned(), Stamp::of(path))],
+            unsettled: false,
         }
     }
 
@@ -65,9 +68,25 @@ impl Watch {
             .collect();
     }
 
-    /// Whether a file changed since the last call. A file that is missing for a moment is no
-    /// change; its return is.
-    pub(crate) fn changed(&mut self) -> bool {
+    /// Whether a file changed, and none has since the look before this one: what is being written
+    /// is left alone until it is whole. A file that is missing for a moment is no change; its
+    /// return is.
+    pub(crate) fn settled_change(&mut self) -> bool {
+        if self.look() {
+            self.unsettled = true;
+            return false;
+        }
+        std::mem::take(&mut self.unsettled)
+    }
+
+    /// Takes the files as they are now for known.
+    pub(crate) fn catch_up(&mut self) {
+        self.look();
+        self.unsettled = false;
+    }
+
+    /// Whether a file changed since the last look.
+    fn look(&mut self) -> bool {
         let mut changed = false;
         for (path, known) in &mut self.files {
             let now = Stamp::of(path);
@@ -85,18 +104,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_seen_once_and_a_gap_is_none() {
+    fn a_change_is_told_once_it_is_whole_and_a_gap_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("usher.yaml");
-        fs::write(&path, "one").expect("written");
+        let write = |text: &str| fs::write(&path, text).expect("written");
+        write("one");
         let mut watch = Watch::new(&path);
-        assert!(!watch.changed());
-        fs::write(&path, "three").expect("written");
-        assert!(watch.changed());
-        assert!(!watch.changed());
+        assert!(!watch.settled_change());
+        write("tw");
+        assert!(!watch.settled_change(), "it may be half of it");
+        write("two and more");
+        assert!(!watch.settled_change(), "it was");
+        assert!(watch.settled_change());
+        assert!(!watch.settled_change(), "once");
         fs::remove_file(&path).expect("removed");
-        assert!(!watch.changed());
-        fs::write(&path, "three, again").expect("written");
-        assert!(watch.changed());
+        assert!(!watch.settled_change());
+        assert!(!watch.settled_change());
+        write("three, again");
+        assert!(!watch.settled_change());
+        assert!(watch.settled_change());
+        write("four");
+        watch.catch_up();
+        assert!(!watch.settled_change());
     }
 }
