@@ -20,7 +20,7 @@ use endpoint::Endpoint;
 #[command(after_help = "Examples:
   usher demo
   usher demo --listen 127.0.0.1:0 --api 127.0.0.1:0    # any free ports
-  usher demo --print-config                            # the file it would run")]
+  usher demo --print-config                            # a file like the one it runs")]
 pub(crate) struct Arguments {
     /// Where the load balancer listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Where the API listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8788")]
     api: SocketAddr,
-    /// Print the configuration and end
+    /// Print a configuration like the one it runs, and end
     #[arg(long)]
     print_config: bool,
 }
@@ -77,6 +77,7 @@ api:
   listen: "{api}"
   tokens: [{{name: demo, token: {TOKEN}, permissions: [admin]}}]
 access_log: off
+shutdown: {{grace: 2s}}
 limits: {{monitor_interval_min: 1s}}
 zones: {{localhost: {{}}}}
 monitors:
@@ -103,6 +104,10 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
     let bold = |text: &str| paint(text, Tone::Bold, colourful());
     let dim = |text: &str| paint(text, Tone::Dim, colourful());
     let api = api.address;
+    // As it was called: it need not be where the shell looks.
+    let usher = std::env::args()
+        .next()
+        .unwrap_or_else(|| "usher".to_owned());
     let lines = [
         String::new(),
         format!("  {}   http://localhost:{port}/", bold("load balancer")),
@@ -124,14 +129,14 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
             "  curl -X POST http://{blue}/fail{}",
             dim("            # within 2 s all goes to green")
         ),
-        format!("  usher status --token {TOKEN} --api http://{api}"),
-        format!("  usher explain --token {TOKEN} --api http://{api} http://localhost:{port}/"),
+        format!("  {usher} status --token {TOKEN} --api http://{api}"),
+        format!("  {usher} explain --token {TOKEN} --api http://{api} http://localhost:{port}/"),
         format!("  curl -X POST http://{blue}/recover"),
         format!("  curl http://{api}/metrics"),
         String::new(),
         format!(
             "  {}",
-            dim("Ctrl-C ends it. `usher demo --print-config` shows the file behind it.")
+            dim("Ctrl-C ends it. `usher demo --print-config` shows a file like the one behind it.")
         ),
         String::new(),
     ];
