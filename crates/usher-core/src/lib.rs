@@ -19,6 +19,7 @@ pub mod id;
 pub mod probe;
 pub mod region;
 pub mod request;
+pub mod rules;
 #[cfg(test)]
 mod sample;
 pub mod snapshot;

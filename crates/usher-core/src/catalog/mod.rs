@@ -18,6 +18,7 @@ pub use check::{CatalogError, Fault, Field, Subject, TlsField};
 pub use cookie::{CookieMarks, SameSite, Secure};
 pub use monitor::{CodeSet, CodeSetFault, HttpCheck, Member, Monitor, MonitorGroup, MonitorKind};
 pub use pool::{Address, Endpoint, EndpointTls, Monitoring, Pool, TlsMode};
+pub(crate) use syntax::nearest;
 pub use warn::Warning;
 
 use std::collections::BTreeMap;

@@ -66,7 +66,7 @@ pub(super) fn is_path(text: &str) -> bool {
 }
 
 /// The name among `names` that `text` was probably meant to be.
-pub(super) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let far = (text.chars().count() / 3).max(1) + 1;
     let near = names
         .map(|name| (distance(text, name, far), name))

@@ -1,0 +1,139 @@
+//! What rules may ask about one request, borrowed from the front that read it.
+//!
+//! Only what the front has at hand anyway is filled in. Arguments, cookies and the whole URI are
+//! made out of it by the expression that reads them, so a request pays for what its rules use.
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+
+use crate::request::Scheme;
+use crate::time::Wall;
+
+/// One request, as far as a rule can depend on it.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// Name of the load balancer.
+    pub balancer: &'a str,
+    /// Code of this node.
+    pub node: &'a str,
+    /// Region code of this node, if it has one.
+    pub region: Option<&'a str>,
+    /// The visitor's address. DNS: that of the client subnet option, else of the resolver.
+    pub client: IpAddr,
+    /// The visitor's country, two upper case letters; `None` when unknown.
+    pub country: Option<&'a str>,
+    /// What only one of the fronts knows.
+    pub front: Front<'a>,
+}
+
+/// What only one of the fronts knows. Fields of the other one are missing.
+#[derive(Clone, Copy)]
+pub enum Front<'a> {
+    /// An HTTP request.
+    Http(Http<'a>),
+    /// A DNS query.
+    Dns(Dns<'a>),
+}
+
+/// An HTTP request.
+#[derive(Clone, Copy)]
+pub struct Http<'a> {
+    /// How the visitor reached us.
+    pub scheme: Scheme,
+    /// Method, upper case.
+    pub method: &'a str,
+    /// Host in lower case, without port and without a final dot.
+    pub host: &'a str,
+    /// Path and query as received.
+    pub uri: &'a str,
+    /// `HTTP/1.1`, `HTTP/2`, ...
+    pub version: &'a str,
+    /// The header lines, in order.
+    pub headers: &'a dyn Headers,
+    /// When the request came.
+    pub time: Wall,
+}
+
+/// A DNS query.
+#[derive(Clone, Copy)]
+pub struct Dns<'a> {
+    /// The name asked for, with a final dot.
+    pub name: &'a str,
+    /// The type asked for.
+    pub kind: u16,
+    /// The bit that asks for a unicast response.
+    pub unicast: bool,
+    /// The address of the client subnet option, if the query carries one.
+    pub client_subnet: Option<IpAddr>,
+}
+
+/// Header lines, however a front keeps them.
+pub trait Headers {
+    /// Calls `each` with name and value of every line, in order, until it breaks. Names may be in
+    /// any case. A line of several values is one line.
+    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>);
+}
+
+impl<N: AsRef<[u8]>, V: AsRef<[u8]>> Headers for [(N, V)] {
+    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
+        for (name, value) in self {
+            if each(name.as_ref(), value.as_ref()).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+impl<N: AsRef<[u8]>, V: AsRef<[u8]>, const LEN: usize> Headers for [(N, V); LEN] {
+    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
+        self.as_slice().visit(each);
+    }
+}
+
+impl<N: AsRef<[u8]>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
+    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
+        self.as_slice().visit(each);
+    }
+}
+
+impl std::fmt::Debug for dyn Headers + '_ {
+    /// Names only: values are the visitor's.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut list = f.debug_list();
+        self.visit(&mut |name, _| {
+            list.entry(&String::from_utf8_lossy(name));
+            ControlFlow::Continue(())
+        });
+        list.finish()
+    }
+}
+
+impl<'a> Http<'a> {
+    /// The value of the first line with this name, which is given in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        let mut first = None;
+        self.headers.visit(&mut |found, value| {
+            if found.eq_ignore_ascii_case(name.as_bytes()) {
+                first = Some(value);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        first
+    }
+
+    /// The path, as received.
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        self.uri
+            .split_once('?')
+            .map_or(self.uri, |(path, _query)| path)
+    }
+
+    /// The query without `?`, as received; empty when there is none.
+    #[must_use]
+    pub fn query(&self) -> &'a str {
+        self.uri.split_once('?').map_or("", |(_path, query)| query)
+    }
+}

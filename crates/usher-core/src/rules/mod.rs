@@ -1,0 +1,4 @@
+//! Rules of a load balancer.
+
+pub mod condition;
+pub mod facts;
