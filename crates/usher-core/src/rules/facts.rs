@@ -126,14 +126,16 @@ impl<'a> Http<'a> {
     /// The path, as received.
     #[must_use]
     pub fn path(&self) -> &'a str {
-        self.uri
-            .split_once('?')
-            .map_or(self.uri, |(path, _query)| path)
+        &self.uri[..self.path_len()]
     }
 
     /// The query without `?`, as received; empty when there is none.
     #[must_use]
     pub fn query(&self) -> &'a str {
-        self.uri.split_once('?').map_or("", |(_path, query)| query)
+        self.uri.get(self.path_len() + 1..).unwrap_or_default()
+    }
+
+    fn path_len(&self) -> usize {
+        memchr::memchr(b'?', self.uri.as_bytes()).unwrap_or(self.uri.len())
     }
 }

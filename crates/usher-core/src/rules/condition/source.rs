@@ -38,10 +38,12 @@ impl Map {
         match self {
             Map::Headers => http.headers.visit(each),
             Map::Args => {
-                let arguments = http.query().split('&');
-                for argument in arguments.filter(|argument| !argument.is_empty()) {
-                    let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
-                    if each(name.as_bytes(), value.as_bytes()).is_break() {
+                let mut rest = http.query().as_bytes();
+                while !rest.is_empty() {
+                    let (argument, behind) = halves(rest, b'&');
+                    rest = behind;
+                    let (name, value) = halves(argument, b'=');
+                    if !argument.is_empty() && each(name, value).is_break() {
                         return;
                     }
                 }
@@ -55,11 +57,7 @@ impl Map {
                     .map(<[u8]>::trim_ascii)
                     .filter(|cookie| !cookie.is_empty());
                 cookies.try_for_each(|cookie| {
-                    let name_len = cookie.iter().position(|&byte| byte == b'=');
-                    let (name, value) = match name_len {
-                        Some(len) => (&cookie[..len], &cookie[len + 1..]),
-                        None => (cookie, &b""[..]),
-                    };
+                    let (name, value) = halves(cookie, b'=');
                     each(name, value)
                 })
             }),
@@ -86,6 +84,14 @@ impl Map {
             Map::Headers => super::node::lower(Cow::Borrowed(name)),
             Map::Args | Map::Cookies => Cow::Borrowed(name),
         }
+    }
+}
+
+/// What stands before and behind the first `mark`; nothing behind when there is none.
+fn halves(text: &[u8], mark: u8) -> (&[u8], &[u8]) {
+    match memchr::memchr(mark, text) {
+        Some(len) => (&text[..len], &text[len + 1..]),
+        None => (text, b""),
     }
 }
 
