@@ -25,11 +25,13 @@ export RUSTFLAGS="--cfg fuzzing -C passes=sancov-module \
 host=$(rustc -vV | sed -n 's/^host: //p')
 CARGO_TARGET_DIR=target/fuzz cargo build --release --locked --target "$host"
 
-for target in ${TARGETS:-request response chunked round_trip request_as_hyper response_as_hyper cookie mmdb}; do
+for target in ${TARGETS:-request response chunked round_trip request_as_hyper response_as_hyper cookie mmdb rules}; do
     corpus=$(echo "$target" | sed 's/_as_hyper//; s/round_trip/chunked/')
+    dict=http1.dict
+    if [ "$target" = rules ]; then dict=rules.dict; fi
     mkdir -p "target/corpus/$target" "artifacts/$target"
     echo "fuzz $target for ${seconds}s"
     "target/fuzz/$host/release/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
-        -dict=http1.dict -max_len=4096 -print_final_stats=0 -verbosity=0 \
+        -dict=$dict -max_len=4096 -print_final_stats=0 -verbosity=0 \
         -artifact_prefix="artifacts/$target/" "target/corpus/$target" "corpus/$corpus"
 done

@@ -18,8 +18,10 @@ mod laws;
 #[path = "../../crates/usher-edge/tests/codec/walk.rs"]
 mod walk;
 
+mod rules;
 mod second;
 
+pub use rules::rules;
 pub use second::{requests_as_hyper, responses_as_hyper};
 
 /// `input` is what a client sends.

@@ -11,6 +11,7 @@ mod support;
 mod documents;
 mod load;
 mod programs;
+mod rules;
 mod streams;
 mod websocket;
 
