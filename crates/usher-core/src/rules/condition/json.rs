@@ -269,11 +269,12 @@ fn escaped_char(digits: &[u8]) -> (char, usize) {
         u32::from_str_radix(digits, 16).ok()
     };
     let high = unit(0).unwrap_or(0xfffd);
-    if (0xd800..0xdc00).contains(&high) && digits.get(4..6) == Some(b"\\u".as_slice()) {
-        if let Some(low @ 0xdc00..0xe000) = unit(6) {
-            let pair = 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-            return (char::from_u32(pair).unwrap_or('\u{fffd}'), 10);
-        }
+    if (0xd800..0xdc00).contains(&high)
+        && digits.get(4..6) == Some(b"\\u".as_slice())
+        && let Some(low @ 0xdc00..0xe000) = unit(6)
+    {
+        let pair = 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+        return (char::from_u32(pair).unwrap_or('\u{fffd}'), 10);
     }
     (char::from_u32(high).unwrap_or('\u{fffd}'), 4)
 }
