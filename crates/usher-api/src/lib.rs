@@ -5,5 +5,6 @@
 
 pub mod access;
 mod envelope;
+mod patient;
 pub mod server;
 pub mod wire;

@@ -8,12 +8,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequest as _, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Router, extract::rejection::BytesRejection};
 use http::{HeaderMap, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -26,6 +26,7 @@ use usher_core::time::Mono;
 
 use crate::access::{Access, Product};
 use crate::envelope::{ApiError, success};
+use crate::patient::Patient;
 use crate::wire::{explain::Question, state::state};
 
 /// The largest body of a request.
@@ -113,7 +114,7 @@ pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Out
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(Patient::new(stream)), service)
                 .await;
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection to the API ended early");
@@ -173,10 +174,13 @@ async fn usher_state(
 
 async fn usher_explain(
     State(control): State<Shared>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, ApiError> {
-    control.access().read(&headers, Product::LoadBalancing)?;
+    // Before the body: a stranger's is not waited for.
+    control
+        .access()
+        .read(request.headers(), Product::LoadBalancing)?;
+    let body = Bytes::from_request(request, &()).await;
     let body = body.map_err(|_| ApiError::BodyTooLarge(BODY_MAX))?;
     let body: Value =
         serde_json::from_slice(&body).map_err(|error| ApiError::Malformed(error.to_string()))?;

@@ -146,6 +146,11 @@ impl File {
 }
 
 async fn reload(node: &mut Node, file: &mut File) {
+    // At start somebody may pipe a configuration in; a running node must not wait for a pipe.
+    if std::fs::metadata(&file.path).is_ok_and(|data| !data.is_file()) {
+        node.reload_rejected();
+        return rejected(&format!("{}: is not a regular file", file.path.display()));
+    }
     let loaded = match file.load() {
         Ok(loaded) => loaded,
         Err(error) => {

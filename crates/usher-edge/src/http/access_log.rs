@@ -7,13 +7,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, thread};
 
+use rustix::fs::OFlags;
 use tracing::{info, warn};
 use usher_core::snapshot::Snapshot;
 
@@ -212,7 +213,11 @@ impl Sink for LogFile {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    // Without waiting: a pipe that nobody reads would otherwise hold up whoever opens it.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).custom_flags(flags);
+    options.open(path)
 }
 
 struct Writer {

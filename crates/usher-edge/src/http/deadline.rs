@@ -5,10 +5,11 @@
 //! for the real one. Only a deadline that is nearer than the armed one touches the timer wheel.
 
 use std::future::Future as _;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A deadline that is cheap to move.
@@ -44,7 +45,9 @@ impl Deadline {
     /// Ready when it is due.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            ready!(self.sleep.as_mut().poll(cx));
+            // Not a matter of fairness between tasks: a peer that keeps this one busy must not be
+            // able to put its deadline off.
+            ready!(pin!(unconstrained(self.sleep.as_mut())).poll(cx));
             if self.sleep.deadline() >= self.due {
                 return Poll::Ready(());
             }
@@ -74,6 +77,19 @@ mod tests {
         deadline.set(start + 12 * SECOND);
         reached(&mut deadline).await;
         assert_eq!(start.elapsed().as_secs(), 12);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_used_up_its_turn_is_still_told() {
+        let mut deadline = Deadline::new(SECOND);
+        tokio::time::advance(2 * SECOND).await;
+        let told = std::future::poll_fn(|cx| {
+            while let Poll::Ready(turn) = tokio::task::coop::poll_proceed(cx) {
+                turn.made_progress();
+            }
+            Poll::Ready(deadline.poll(cx).is_ready())
+        });
+        assert!(told.await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,19 +7,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::{Future as _, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsConnector, TlsStream};
 use usher_core::catalog::Address;
@@ -192,10 +194,10 @@ impl Connection {
         // With a waker of nobody: the task that used it last is not to be woken, or kept, for it.
         let mut cx = Context::from_waker(Waker::noop());
         let mut byte = [0];
-        matches!(
-            Pin::new(&mut self.io).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)),
-            Poll::Pending
-        )
+        let mut byte = ReadBuf::new(&mut byte);
+        // Whatever is left of this task's turn: `Pending` has to mean that nothing is there.
+        let read = poll_fn(|cx| Pin::new(&mut self.io).poll_read(cx, &mut byte));
+        pin!(unconstrained(read)).poll(&mut cx).is_pending()
     }
 }
 
