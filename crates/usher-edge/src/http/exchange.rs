@@ -385,12 +385,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             answered: None,
         };
         pump.head.reset();
-        let ended = poll_fn(|cx| pump.poll(cx)).await;
+        let report = &mut self.report;
+        let ended = poll_fn(|cx| {
+            let ended = pump.poll(cx);
+            // At once, because the exchange may be cut before the end.
+            if let Some(answered) = pump.answered {
+                report.upstream = Some(answered - since);
+                report.status = pump.head.status;
+            }
+            ended
+        })
+        .await;
         let leftover = pump.buffer;
-        if let Some(answered) = pump.answered {
-            self.report.upstream = Some(answered - since);
-            self.report.status = self.bench.head.status;
-        }
         match ended {
             Ended::Switched => {
                 self.report.error = self.tunnel(connection, leftover).await;
