@@ -63,7 +63,7 @@ pub enum AssumedEndpoint {
 pub enum AssumptionFault {
     /// Not one of the known forms.
     #[error(
-        "assumption {0:?} is none of \"pool NAME=critical|healthy|disabled\", \"endpoint POOL/NAME=up|down|disabled|pending\", \"weight POOL/NAME=0..1\""
+        "assumption {0:?} is none of \"pool NAME=critical|healthy|disabled\", \"endpoint POOL/NAME=up|down|disabled|pending\", \"weight POOL/NAME=0..1 in steps of 0.01\""
     )]
     Syntax(String),
     /// A form that later parts of Usher will know.
@@ -80,8 +80,8 @@ pub enum AssumptionFault {
         /// Name that was looked for.
         endpoint: String,
     },
-    /// The weight is no number in 0..=1.
-    #[error("weight {0:?} is outside 0..1")]
+    /// The weight is no number in 0..=1, or between two steps.
+    #[error("weight {0:?} is outside 0..1 or no multiple of 0.01")]
     Weight(String),
 }
 
@@ -132,20 +132,39 @@ impl FromStr for Assumption {
             }
             "weight" => {
                 let (pool, endpoint) = member()?;
-                let weight = value
-                    .parse::<f64>()
-                    .ok()
-                    .filter(|weight| (0.0..=1.0).contains(weight));
+                // What is outside the range, or is no number, is not what it is taken for either.
+                let exact = |&given: &f64| (Weight::from_f64(given).as_f64() - given).abs() < 1e-9;
+                let weight = value.parse().ok().filter(exact).map(Weight::from_f64);
                 let weight = weight.ok_or_else(|| AssumptionFault::Weight(value.to_owned()))?;
                 Ok(Assumption::Weight {
                     pool,
                     endpoint,
-                    weight: Weight::from_f64(weight),
+                    weight,
                 })
             }
             "open" | "connections" | "rtt" | "shed" | "session" | "country" | "region" | "node"
             | "time" => not_built(),
             _ => Err(syntax()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_taken_as_it_stands_or_not_at_all() {
+        for weight in ["0", "0.29", "1", "1.0", "5e-1"] {
+            assert!(
+                format!("weight eu/a={weight}")
+                    .parse::<Assumption>()
+                    .is_ok()
+            );
+        }
+        for weight in ["0.205", "1.01", "-0.01", "NaN", "inf", "", "half"] {
+            let fault = format!("weight eu/a={weight}").parse::<Assumption>();
+            assert_eq!(fault, Err(AssumptionFault::Weight(weight.to_owned())));
         }
     }
 }

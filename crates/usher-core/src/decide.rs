@@ -190,7 +190,16 @@ fn pools_traced(snapshot: &Snapshot, route: &Route, weights: &Weights) -> Vec<Po
     let mut pools: Vec<PoolTrace> = (route.pools.iter().enumerate())
         .map(|(place, &(pool, weight))| traced(pool, weight.as_f64(), weights.probability(place)))
         .collect();
-    let chance = if weights.is_empty() { 1.0 } else { 0.0 };
+    let fallback = snapshot.catalog().pool(route.fallback);
+    let last_resort = || {
+        let endpoints = &snapshot.pool_health(route.fallback).last_resort;
+        !fallback.steering.weigh(endpoints).is_empty()
+    };
+    let chance = if weights.is_empty() && last_resort() {
+        1.0
+    } else {
+        0.0
+    };
     match pools
         .iter_mut()
         .find(|traced| traced.pool == route.fallback)
@@ -511,6 +520,18 @@ mod tests {
         let snapshot = assume(sample, "pool eu=critical, pool us=critical");
         assert_eq!(outcome(&snapshot), "us/b fallback");
         assert_eq!(pool_shares(&explain(&snapshot, 0).1), "eu .0000, us 1.0000");
+    }
+
+    #[test]
+    fn no_pool_has_a_chance_when_nothing_can_be_chosen() {
+        let sample = Sample::new()
+            .monitor("m")
+            .pool("eu", "m", "a")
+            .pool("us", "m", "b");
+        let sample = sample.balancer(HOST, Off, "eu", "us");
+        let snapshot = assume(sample, "pool eu=critical, pool us=disabled");
+        assert_eq!(outcome(&snapshot), "no-endpoint");
+        assert_eq!(pool_shares(&explain(&snapshot, 0).1), "eu .0000, us .0000");
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! calls is the engine's: handle, drain the outputs, wait until the timeout or the next input.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use usher_core::catalog::Catalog;
+use usher_core::catalog::{Address, Catalog};
 use usher_core::engine::{Engine, Input, Output, StateChange};
 use usher_core::health::{EndpointState, PoolState};
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
@@ -109,6 +110,15 @@ async fn sleep(wait: Duration) {
     tokio::time::sleep_until(Instant::now() + wait).await;
 }
 
+/// An endpoint's address as one would type it.
+fn place(address: &Address, port: Option<u16>) -> String {
+    match (address, port) {
+        (Address::Ip(ip), Some(port)) => SocketAddr::new(*ip, port).to_string(),
+        (Address::Host(host), Some(port)) => format!("{host}:{port}"),
+        (address, None) => address.to_string(),
+    }
+}
+
 /// Says what changed; a change that takes traffic away is a warning.
 fn log(change: &StateChange) {
     match change {
@@ -116,10 +126,12 @@ fn log(change: &StateChange) {
             pool,
             endpoint,
             address,
+            port,
             was,
             now,
             reason,
         } => {
+            let address = place(address, *port);
             if *now == EndpointState::Critical {
                 tracing::warn!("endpoint {pool}/{endpoint} at {address}: {was} -> {now}: {reason}");
             } else {

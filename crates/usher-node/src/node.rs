@@ -115,7 +115,7 @@ impl Node {
         let addresses = Arc::new(Addresses::default());
         let plane = Plane::new(Parts {
             snapshot,
-            settings: process.front.clone(),
+            settings: front_settings(&process),
             certificates: files.certificates,
             clients: files.clients,
             access_log,
@@ -203,7 +203,7 @@ impl Node {
         let prepared = self.prepare(&process, &catalog).await;
         let prepared = prepared.inspect_err(|_| self.reload_rejected())?;
 
-        self.plane.configure(process.front.clone());
+        self.plane.configure(front_settings(&process));
         self.plane.certify(prepared.files.certificates);
         self.plane.trust(prepared.files.clients);
         if let Some(access_log) = prepared.access_log {
@@ -227,6 +227,11 @@ impl Node {
             .applied
             .fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Opens the access log anew if its file was moved away, as log rotation does.
+    pub fn reopen_log(&self) {
+        self.plane.access_log().reopen();
     }
 
     /// Counts a configuration that did not even get here.
@@ -264,14 +269,21 @@ impl Node {
         })
     }
 
-    /// Stops accepting, lets requests and sockets finish up to `shutdown.grace`, and ends.
-    pub async fn stop(self) {
+    /// Stops accepting, lets requests and sockets finish up to `shutdown.grace` or until `now` is
+    /// done, and ends.
+    pub async fn stop(self, now: impl Future<Output = ()>) {
         self.shared.stopping();
-        self.front.drain(self.process.shutdown.grace).await;
-        // Everybody else who holds the front is closing a listener, which the drain has done.
-        if let Some(front) = Arc::into_inner(self.front) {
-            front.stop();
+        let grace = self.process.shutdown.grace;
+        let open = || self.plane.ledger().connections();
+        tracing::info!("stopping: {} connections open, up to {grace:?}", open());
+        tokio::select! {
+            cut = self.front.drain(grace) => match cut {
+                0 => tracing::info!("stopped: all connections ended"),
+                cut => tracing::warn!("grace over: {cut} connections cut"),
+            },
+            () = now => tracing::warn!("second signal: {} connections cut", open()),
         }
+        self.front.stop();
     }
 
     fn open_listeners(&self) -> Vec<Listening> {
@@ -322,6 +334,15 @@ impl Files {
                 ))
             }
         }
+    }
+}
+
+/// What of the configuration the front reads for each request.
+fn front_settings(process: &Process) -> http::Settings {
+    let log = process.access_log.as_ref();
+    http::Settings {
+        query_strings: log.is_some_and(|log| log.query_strings),
+        ..process.front.clone()
     }
 }
 

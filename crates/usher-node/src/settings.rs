@@ -70,9 +70,6 @@ pub struct Listen {
 pub struct Api {
     /// Where it listens. Port 0 takes a free port.
     pub listen: SocketAddr,
-    /// Scheme and authority in the absolute URLs that it gives out, without a final slash. `None`
-    /// (the default): `http://` and the address that it listens on.
-    pub public_origin: Option<String>,
     /// Who may call it. Without any, only `/healthz` and `/readyz` answer.
     pub tokens: Vec<Token>,
 }

@@ -8,7 +8,7 @@ use usher_core::catalog::Draft;
 
 use crate::Ending;
 use crate::config::{self, Faults};
-use crate::terminal::say;
+use crate::terminal::say_all;
 
 /// Example: `usher check --config usher.yaml`
 #[derive(Debug, clap::Args)]
@@ -30,8 +30,7 @@ pub(crate) fn check(arguments: &Arguments) -> Ending {
     for warning in &loaded.warnings {
         complain_bare(&format!("warning: {warning}"));
     }
-    say(format_args!("ok: {}", summary(loaded.catalog.draft())));
-    Ending::Done
+    say_all([format_args!("ok: {}", summary(loaded.catalog.draft()))])
 }
 
 impl Faults {

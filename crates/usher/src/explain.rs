@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use usher_api::wire::explain::Question;
+use usher_api::wire::reader::Fault;
 use usher_core::snapshot::{NoCounts, Snapshot};
 use usher_core::time::Mono;
 
@@ -10,11 +11,12 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 
 use crate::status::{array, place, text};
-use crate::terminal::{Table, Tone, colourful, paint, say};
+use crate::terminal::{Table, Tone, colourful, paint, say_all};
 use crate::{Ending, config, remote};
 
 /// Example: `usher explain --config usher.yaml https://shop.example.com/`
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("decider").args(["config", "api"]).required(true)))]
 #[command(after_help = "Examples:
   usher explain --config usher.yaml https://shop.example.com/ --assume 'pool eu=critical'
   USHER_TOKEN=... usher explain --api http://127.0.0.1:8788 https://shop.example.com/cart")]
@@ -23,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "URL")]
     url: String,
     /// Decide with this file, without a running node
-    #[arg(long, value_name = "FILE", required_unless_present = "api")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ask the node whose API is here, with its live health
     #[arg(long, value_name = "URL")]
@@ -73,6 +75,8 @@ impl Arguments {
 
     fn answer(&self) -> Result<Value, Ending> {
         let body = self.body()?;
+        // What cannot be a question is wrong usage, whoever would be asked.
+        let question = Question::read(&body).map_err(|faults| Ending::Usage(told(&faults)))?;
         if let Some(api) = &self.api {
             return remote::post(api, self.token.as_deref(), "/usher/explain", &body);
         }
@@ -81,22 +85,22 @@ impl Arguments {
             .as_deref()
             .unwrap_or_else(|| unreachable!("clap requires one"));
         let loaded = config::load(path).map_err(config::Faults::ending)?;
-        let change = |faults: Vec<usher_api::wire::reader::Fault>| {
-            let faults: Vec<String> = faults.iter().map(|fault| fault.message.clone()).collect();
-            Ending::Change(anyhow!("{}", faults.join("; ")))
-        };
-        let question = Question::read(&body).map_err(change)?;
         let snapshot = Snapshot::presumed(loaded.catalog);
         let draw = usher_node::draw();
         let mut answer = question
             .answer(&snapshot, &NoCounts, Mono::ZERO, draw)
-            .map_err(change)?;
+            .map_err(|faults| Ending::Change(told(&faults)))?;
         if let Some(steps) = answer["steps"].as_array_mut() {
             let text = "no running node was asked: monitored endpoints count as healthy";
             steps.insert(0, json!({"step": "presumed", "text": text}));
         }
         Ok(answer)
     }
+}
+
+fn told(faults: &[Fault]) -> anyhow::Error {
+    let messages: Vec<&str> = faults.iter().map(|fault| &*fault.message).collect();
+    anyhow!("{}", messages.join("; "))
 }
 
 /// Asks and prints.
@@ -106,13 +110,10 @@ pub(crate) fn explain(arguments: &Arguments) -> Ending {
         Err(ending) => return ending,
     };
     if arguments.json {
-        say(format_args!("{answer:#}"));
+        say_all([format_args!("{answer:#}")])
     } else {
-        for line in lines(&answer, colourful()) {
-            say(line);
-        }
+        say_all(lines(&answer, colourful()))
     }
-    Ending::Done
 }
 
 fn lines(answer: &Value, colourful: bool) -> Vec<String> {

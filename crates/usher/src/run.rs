@@ -87,7 +87,7 @@ async fn live(
         Err(error) => return start_failed(error),
     };
     for listening in node.listening() {
-        say(format_args!("listening {listening}"));
+        unless_said(say(format_args!("listening {listening}")));
     }
     announce(node.listening());
     let mut due = tokio::time::interval(WATCH_INTERVAL);
@@ -97,7 +97,7 @@ async fn live(
         tokio::select! {
             () = node.ready(), if !ready => {
                 ready = true;
-                say("ready");
+                unless_said(say("ready"));
                 if let Some(fd) = ready_fd && let Err(error) = tell_ready(fd) {
                     tracing::warn!(%error, fd, "--ready-fd cannot be written to");
                 }
@@ -116,11 +116,15 @@ async fn live(
             () = ends.recv() => break,
         }
     }
-    tokio::select! {
-        () = node.stop() => {}
-        () = ends.recv() => tracing::warn!("second signal: ending now"),
-    }
+    node.stop(ends.recv()).await;
     Ending::Done
+}
+
+/// A node serves whether or not somebody can read what it says.
+fn unless_said(said: Result<(), Ending>) {
+    if let Err(Ending::Environment(error)) = said {
+        tracing::warn!("{error:#}");
+    }
 }
 
 /// The configuration file of a running node.
@@ -146,6 +150,8 @@ impl File {
 }
 
 async fn reload(node: &mut Node, file: &mut File) {
+    // Whatever becomes of the configuration: who moved the log waits for it to be let go.
+    node.reopen_log();
     // At start somebody may pipe a configuration in; a running node must not wait for a pipe.
     if std::fs::metadata(&file.path).is_ok_and(|data| !data.is_file()) {
         node.reload_rejected();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::Ending;
 use crate::remote::{self, Api};
-use crate::terminal::{Table, Tone, colourful, paint, say};
+use crate::terminal::{Table, Tone, colourful, paint, say_all};
 
 /// Example: `usher status --api http://127.0.0.1:8788`
 #[derive(Debug, clap::Args)]
@@ -25,13 +25,10 @@ pub(crate) fn status(arguments: &Arguments) -> Ending {
         Err(ending) => return ending,
     };
     if arguments.json {
-        say(format_args!("{state:#}"));
+        say_all([format_args!("{state:#}")])
     } else {
-        for line in lines(&state, colourful()) {
-            say(line);
-        }
+        say_all(lines(&state, colourful()))
     }
-    Ending::Done
 }
 
 fn lines(state: &Value, colourful: bool) -> Vec<String> {

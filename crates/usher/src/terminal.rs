@@ -8,11 +8,31 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Prints a line on the standard output. A reader that went away is no reason to panic.
-pub(crate) fn say(line: impl Display) {
+use anyhow::anyhow;
+
+use crate::Ending;
+
+/// Prints a line on the standard output.
+///
+/// # Errors
+/// It cannot be written. A reader that went away is no error: it has seen enough.
+pub(crate) fn say(line: impl Display) -> Result<(), Ending> {
     let mut out = io::stdout().lock();
-    // Whoever closed the pipe has seen enough.
-    let _closed = writeln!(out, "{line}").and_then(|()| out.flush());
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Ending::Environment(
+            anyhow!(error).context("the standard output cannot be written to"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Prints lines on the standard output; how the command ends then.
+pub(crate) fn say_all(lines: impl IntoIterator<Item = impl Display>) -> Ending {
+    lines
+        .into_iter()
+        .try_for_each(say)
+        .err()
+        .unwrap_or(Ending::Done)
 }
 
 /// Prints a line on the standard error.

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use http::Uri;
+use http::{HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
 use usher_core::assume::{Assumption, AssumptionFault};
 use usher_core::catalog::BalancerIx;
@@ -269,7 +269,21 @@ fn headers(headers: Option<&Value>, faults: &mut Vec<Fault>) -> Option<String> {
     };
     let mut host = None;
     for (name, value) in headers {
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            let pointer = format!("/headers/{}", token(name));
+            faults.push(wrong(
+                pointer,
+                format!("header name {name:?} is not a token"),
+            ));
+        }
         match value.as_str() {
+            Some(value) if HeaderValue::from_str(value).is_err() => {
+                let pointer = format!("/headers/{}", token(name));
+                faults.push(wrong(
+                    pointer,
+                    format!("header {name:?} has a control character"),
+                ));
+            }
             Some(value) if name.eq_ignore_ascii_case("host") => host = Some(value.to_owned()),
             Some(_) => {}
             None => {
@@ -355,6 +369,7 @@ mod tests {
                 "/url",
                 "/from",
                 "/method",
+                "/headers/a~1b",
                 "/headers/a~1b",
                 "/assume/0",
                 "/assume/1",

@@ -98,6 +98,8 @@ pub enum StateChange {
         endpoint: String,
         /// Its address.
         address: Address,
+        /// Its port, if it has one of its own.
+        port: Option<u16>,
         /// Its state before.
         was: EndpointState,
         /// Its state now.
@@ -552,6 +554,7 @@ fn changes(before: &Snapshot, after: &Snapshot) -> Vec<StateChange> {
                     pool: pool.name.to_owned(),
                     endpoint: view.name.clone(),
                     address: view.address.clone(),
+                    port: view.port,
                     was,
                     now: health.state,
                     reason: health.reason,

@@ -46,6 +46,7 @@ pub enum LogTarget {
 
 enum Order {
     Write { lines: u64, text: Vec<u8> },
+    Reopen,
     Flush { done: SyncSender<()> },
 }
 
@@ -90,6 +91,14 @@ impl AccessLog {
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Opens the file anew if it was moved away, after what was handed over before is written.
+    pub fn reopen(&self) {
+        if let Some(sender) = &self.0 {
+            // A writer with a full queue looks by itself, once a second.
+            let _ = sender.try_send(Order::Reopen);
+        }
     }
 
     /// Waits until all that was handed over is written, or until `limit` is over. Blocks.
@@ -165,6 +174,11 @@ impl Batch {
 
 trait Sink: Send {
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
+
+    /// Follows the name, where there is one.
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Sink for io::Stdout {
@@ -202,13 +216,18 @@ impl LogFile {
 impl Sink for LogFile {
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         if self.checked.elapsed() >= MOVED_CHECK {
-            self.checked = Instant::now();
-            if self.is_moved() {
-                self.file = append(&self.path)?;
-                info!(path = %self.path.display(), "access log was moved away, opened anew");
-            }
+            self.reopen()?;
         }
         self.file.write_all(text)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.checked = Instant::now();
+        if self.is_moved() {
+            self.file = append(&self.path)?;
+            info!(path = %self.path.display(), "access log was moved away, opened anew");
+        }
+        Ok(())
     }
 }
 
@@ -232,6 +251,11 @@ impl Writer {
                 Order::Write { lines, text } => {
                     if let Err(error) = self.sink.write(&text) {
                         self.complain(lines, &error);
+                    }
+                }
+                Order::Reopen => {
+                    if let Err(error) = self.sink.reopen() {
+                        self.complain(0, &error);
                     }
                 }
                 // Nobody may wait any more.
@@ -325,12 +349,16 @@ fn write_line(out: &mut Vec<u8>, clock: &mut Clock, snapshot: &Snapshot, record:
     out.extend_from_slice(b"\",\"request_id\":");
     text(out, record.request_id.as_bytes());
     write!(out, ",\"client\":\"{}\",\"method\":", record.client).expect("a Vec takes any bytes");
-    text(out, record.method);
+    known(out, record.method);
     out.extend_from_slice(b",\"host\":");
-    text(out, record.host.as_bytes());
+    known(out, record.host.as_bytes());
     out.extend_from_slice(b",\"path\":");
-    text(out, record.path);
-    number(out, "status", u64::from(record.status));
+    known(out, record.path);
+    if record.status == 0 {
+        name(out, "status", None);
+    } else {
+        number(out, "status", u64::from(record.status));
+    }
     number(out, "bytes_in", record.bytes_in);
     number(out, "bytes_out", record.bytes_out);
     millis(out, "duration_ms", Some(record.duration));
@@ -380,6 +408,15 @@ fn name(out: &mut Vec<u8>, key: &str, value: Option<&str>) {
     match value {
         Some(value) => text(out, value.as_bytes()),
         None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// A text that is never empty when it is known.
+fn known(out: &mut Vec<u8>, value: &[u8]) {
+    if value.is_empty() {
+        out.extend_from_slice(b"null");
+    } else {
+        text(out, value);
     }
 }
 

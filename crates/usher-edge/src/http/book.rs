@@ -6,18 +6,26 @@
 //! reordering and reload; indices are those of one catalog.
 
 use std::collections::HashMap;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use usher_core::catalog::{BalancerIx, Catalog, EndpointIx};
 use usher_core::id::Id;
 use usher_core::snapshot::Counts;
+use usher_core::time::Mono;
 
 /// Share of a load balancer's active requests that may be retries at one time.
 const RETRIES_SHARE: u32 = 5;
 
 /// Retries that are always allowed at one time.
 const RETRIES_MIN: u32 = 3;
+
+/// Between two lines of the process's log about one endpoint.
+const COMPLAINT_SECS: u64 = 60;
+
+/// Between two lines that say the same.
+const SAME_COMPLAINT_SECS: u64 = 600;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -59,6 +67,41 @@ impl Count {
 }
 
 #[derive(Debug)]
+struct EndpointCounts {
+    open: Count,
+    complaints: Complaints,
+}
+
+/// What the process's log said last of an endpoint, so that it is not said with every request:
+/// when, in seconds, above the reason's hash. 0: nothing yet.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(AtomicU64);
+
+impl Complaints {
+    /// Whether `reason` may be said now; it counts as said then. At most once a minute, and the
+    /// same reason again only when ten have passed.
+    pub(crate) fn may_say(&self, reason: &str, now: Mono) -> bool {
+        let mut hasher = std::collections::hash_map::DefaultHasher::new();
+        reason.hash(&mut hasher);
+        // One more, so that nothing is told from something.
+        let second = now.as_nanos() / 1_000_000_000 + 1;
+        let (second, hash) = (second & 0xffff_ffff, hasher.finish() >> 32);
+        let due = |last: u64| {
+            let age = second.saturating_sub(last >> 32);
+            let silence = if last & 0xffff_ffff == hash {
+                SAME_COMPLAINT_SECS
+            } else {
+                COMPLAINT_SECS
+            };
+            (last == 0 || age >= silence).then_some(second << 32 | hash)
+        };
+        (self.0)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, due)
+            .is_ok()
+    }
+}
+
+#[derive(Debug)]
 struct BalancerCounts {
     active: Count,
     /// Rare enough to be shared.
@@ -69,21 +112,27 @@ struct BalancerCounts {
 #[derive(Debug)]
 pub struct Book {
     catalog: Arc<Catalog>,
-    endpoints: Box<[(Id, Arc<Count>)]>,
+    endpoints: Box<[(Id, Arc<EndpointCounts>)]>,
     balancers: Box<[(Id, Arc<BalancerCounts>)]>,
 }
 
 impl Book {
     /// Counts of `catalog`, those that `before` kept already among them.
     pub(crate) fn open(catalog: &Arc<Catalog>, workers: usize, before: Option<&Book>) -> Book {
-        let known: HashMap<Id, &Arc<Count>> = before
+        let known: HashMap<Id, &Arc<EndpointCounts>> = before
             .iter()
             .flat_map(|book| &book.endpoints)
             .map(|(id, count)| (*id, count))
             .collect();
         let endpoint = |id: Id| {
-            let count = known.get(&id).map(|count| Arc::clone(count));
-            (id, count.unwrap_or_else(|| Arc::new(Count::new(workers))))
+            let counts = known.get(&id).map(|counts| Arc::clone(counts));
+            let new = || {
+                Arc::new(EndpointCounts {
+                    open: Count::new(workers),
+                    complaints: Complaints::default(),
+                })
+            };
+            (id, counts.unwrap_or_else(new))
         };
         let known: HashMap<Id, &Arc<BalancerCounts>> = before
             .iter()
@@ -122,7 +171,11 @@ impl Book {
     }
 
     pub(crate) fn endpoint(&self, ix: EndpointIx) -> &Count {
-        &self.endpoints[ix.at()].1
+        &self.endpoints[ix.at()].1.open
+    }
+
+    pub(crate) fn complaints(&self, ix: EndpointIx) -> &Complaints {
+        &self.endpoints[ix.at()].1.complaints
     }
 
     pub(crate) fn active(&self, ix: BalancerIx) -> &Count {
@@ -158,6 +211,22 @@ impl Counts for Book {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_complaint_is_repeated_only_after_a_while() {
+        let complaints = Complaints::default();
+        let says = |reason, secs| {
+            complaints.may_say(
+                reason,
+                Mono::ZERO.after(std::time::Duration::from_secs(secs)),
+            )
+        };
+        assert!(says("expired", 0));
+        assert!(!says("expired", 0) && !says("expired", 599));
+        assert!(says("expired", 600));
+        assert!(!says("unknown issuer", 659));
+        assert!(says("unknown issuer", 660));
+    }
 
     #[test]
     fn a_count_is_the_sum_of_what_each_worker_counts() {

@@ -17,6 +17,7 @@ use slab::Slab;
 #[derive(Debug, Default)]
 pub struct Drain {
     started: Cell<bool>,
+    cut: Cell<bool>,
     waiting: RefCell<Slab<Waker>>,
 }
 
@@ -33,6 +34,18 @@ impl Drain {
         for waker in self.waiting.borrow_mut().drain() {
             waker.wake();
         }
+    }
+
+    /// True once connections are cut: what breaks off now is not their peers' doing.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.cut.get()
+    }
+
+    /// Starts it if it has not, and has what is left cut.
+    pub fn cut(&self) {
+        self.cut.set(true);
+        self.start();
     }
 
     /// Waits until it starts.

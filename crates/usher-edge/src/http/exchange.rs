@@ -10,12 +10,15 @@
 //! the same endpoint, if nothing was sent or the request may be done twice and is still at hand;
 //! that does not use up the retry. Everything else, a deadline above all, is the client's to repeat.
 
+use std::fmt;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+use tracing::warn;
 use usher_core::catalog::{BalancerIx, EndpointIx};
 use usher_core::decision::{Attempt, Attempts, Decision, Response};
 use usher_core::request::{Request, Scheme};
@@ -28,7 +31,7 @@ use super::deadline::Deadline;
 use super::forward::{Forwarded, RequestId, Visitor, is_replaced};
 use super::plane::View;
 use super::pump::{Answering, Ended, INTERNAL, Pump, Sending};
-use super::record::Record;
+use super::record::{CUT, Record, path_of};
 use super::refusal::Failure;
 use super::settings::Settings;
 use super::tunnel;
@@ -41,6 +44,9 @@ use crate::http1::{
 
 /// A request is kept to be sent again while it is no longer than this.
 const REPEATED_MAX: usize = 64 * 1024;
+
+/// A reason is cut off after this.
+const COMPLAINT_CHARS_MAX: usize = 300;
 
 /// Whether the client's connection ends with this answer: after these nobody knows where its next
 /// request starts, or whether it is worth reading.
@@ -106,6 +112,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         asked.fields.all(),
     );
     let request_id = RequestId::of(conn.trusted, asked.fields.all(), worker.draw());
+    let _in_flight = worker.in_flight();
     let mut exchange = Exchange {
         worker,
         view: &view,
@@ -119,9 +126,8 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         limits: limits(&view.settings),
         report: Report::default(),
     };
-    let _in_flight = worker.in_flight();
     let end = exchange.decide().await;
-    exchange.record();
+    exchange.report.ended = true;
     end
 }
 
@@ -137,18 +143,18 @@ pub(crate) fn limits(settings: &Settings) -> HeadLimits {
 /// What the record will say.
 #[derive(Debug, Default)]
 struct Report {
+    /// False while it is under way; one that is dropped then was cut.
+    ended: bool,
     status: u16,
     error: Option<&'static str>,
     balancer: Option<BalancerIx>,
     attempt: Option<Attempt>,
     attempts: u8,
     upstream: Option<Duration>,
-    /// Bytes through a tunnel.
-    received: u64,
-    sent: u64,
+    tunnel: tunnel::Passed,
 }
 
-struct Exchange<'a, C, F> {
+struct Exchange<'a, C: Client, F: RequestFields> {
     worker: &'a Rc<Worker>,
     view: &'a Rc<View>,
     conn: &'a ConnInfo,
@@ -284,7 +290,29 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let target = self.target(balancer, endpoint);
         let timeouts = &self.view.settings.timeouts;
         let addresses = self.worker.plane().addresses();
-        upstream::connect(&target, timeouts, addresses, &self.view.clients).await
+        let told = |ip, why: &dyn fmt::Display| {
+            let port = target.transport.port;
+            self.complain(endpoint, SocketAddr::new(ip, port), why);
+        };
+        upstream::connect(&target, timeouts, addresses, &self.view.clients, told).await
+    }
+
+    /// Says why TLS with an endpoint fails, which no status can tell; seldom, as it may be every
+    /// request that finds it out.
+    fn complain(&self, endpoint: EndpointIx, at: SocketAddr, why: &dyn fmt::Display) {
+        let why = why.to_string();
+        let now = self.worker.now();
+        if !self.view.book.complaints(endpoint).may_say(&why, now) {
+            return;
+        }
+        let snapshot = &self.view.snapshot;
+        let view = snapshot.endpoint(endpoint);
+        let (pool, name) = (snapshot.pool(view.pool).name, &view.name);
+        // The endpoint's certificate has a say in the text.
+        let why: String = (why.chars().filter(|char| !char.is_control()))
+            .take(COMPLAINT_CHARS_MAX)
+            .collect();
+        warn!("endpoint {pool}/{name} at {at}: TLS: {why}");
     }
 
     /// Queues the head of the request.
@@ -357,12 +385,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             answered: None,
         };
         pump.head.reset();
-        let ended = poll_fn(|cx| pump.poll(cx)).await;
+        let report = &mut self.report;
+        let ended = poll_fn(|cx| {
+            let ended = pump.poll(cx);
+            // At once, because the exchange may be cut before the end.
+            if let Some(answered) = pump.answered {
+                report.upstream = Some(answered - since);
+                report.status = pump.head.status;
+            }
+            ended
+        })
+        .await;
         let leftover = pump.buffer;
-        if let Some(answered) = pump.answered {
-            self.report.upstream = Some(answered - since);
-            self.report.status = self.bench.head.status;
-        }
         match ended {
             Ended::Switched => {
                 self.report.error = self.tunnel(connection, leftover).await;
@@ -388,10 +422,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             leftover,
             self.deadline,
             idle,
+            &mut self.report.tunnel,
         );
-        let passed = Box::pin(tunnel).await;
-        (self.report.received, self.report.sent) = (passed.received, passed.sent);
-        passed.error
+        Box::pin(tunnel).await
     }
 
     /// After the bytes: what the client still gets, and what becomes of the endpoint's connection.
@@ -411,6 +444,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 // What came before the break is the client's.
                 self.flush(Ok(())).await;
                 End::Cut
+            }
+            // Its connection was cut; this is one stream of it.
+            Ended::Gone if self.conn.drain.is_cut() => {
+                self.report.error = Some(CUT);
+                End::Over
             }
             Ended::Gone => {
                 if self.report.status == 0 {
@@ -474,10 +512,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
 
     fn record(&self) {
         let asked = self.asked;
-        let path = asked
-            .uri
-            .split_once('?')
-            .map_or(asked.uri, |(path, _)| path);
+        let path = path_of(asked.uri.as_bytes(), self.view.settings.query_strings);
         let duration = asked.started.elapsed();
         self.worker.record(
             self.view,
@@ -488,10 +523,10 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 client: self.visitor.address,
                 method: asked.method_name.as_bytes(),
                 host: asked.host,
-                path: path.as_bytes(),
+                path,
                 status: self.report.status,
-                bytes_in: self.report.received + self.client.received(),
-                bytes_out: self.report.sent + self.client.sent(),
+                bytes_in: self.report.tunnel.received + self.client.received(),
+                bytes_out: self.report.tunnel.sent + self.client.sent(),
                 balancer: self.report.balancer,
                 pool: self.report.attempt.map(|attempt| attempt.pool),
                 endpoint: self.report.attempt.map(|attempt| attempt.endpoint),
@@ -502,5 +537,19 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 protocol: asked.protocol,
             },
         );
+    }
+}
+
+/// An exchange is recorded when it is dropped, and so in every case, the stop that cuts it included.
+impl<C: Client, F: RequestFields> Drop for Exchange<'_, C, F> {
+    fn drop(&mut self) {
+        // A defect is counted elsewhere, and what it left behind is not to be looked at.
+        if std::thread::panicking() {
+            return;
+        }
+        if !self.report.ended {
+            self.report.error = Some(CUT);
+        }
+        self.record();
     }
 }

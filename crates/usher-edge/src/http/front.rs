@@ -59,7 +59,7 @@ pub struct Listening {
 
 struct Hand {
     orders: Orders,
-    thread: JoinHandle<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The HTTP front of a node. Dropped without [`Front::stop`], its workers end by themselves.
@@ -116,6 +116,7 @@ impl Front {
             let thread = thread
                 .spawn(move || start.run(receiver, &ready))
                 .map_err(failed)?;
+            let thread = Mutex::new(Some(thread));
             front.hands.push(Hand { orders, thread });
             let gone = |_| Err(io::Error::other("the thread ended"));
             started.recv().unwrap_or_else(gone).map_err(failed)?;
@@ -190,10 +191,10 @@ impl Front {
     }
 
     /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
-    /// Done when none is left. Does nothing for a listener that is gone already.
-    pub async fn unlisten(&self, id: ListenerId, grace: Duration) {
+    /// Done when none is left. How many were cut. Does nothing for a listener that is gone already.
+    pub async fn unlisten(&self, id: ListenerId, grace: Duration) -> usize {
         let Some((_, guests)) = self.listeners().remove(&id) else {
-            return;
+            return 0;
         };
         let mut closing = Vec::new();
         for hand in &self.hands {
@@ -206,14 +207,18 @@ impl Front {
             let _ = closed.await;
         }
         let _ = timeout(grace, guests.all_left()).await;
+        let cut = guests.open();
         self.hands
             .iter()
             .for_each(|hand| hand.give(Order::Cut { id }));
         guests.all_left().await;
+        cut
     }
 
-    /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left.
-    pub async fn drain(&self, grace: Duration) {
+    /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left. How
+    /// many were cut.
+    pub async fn drain(&self, grace: Duration) -> usize {
+        let mut cut = 0;
         let mut going: Vec<_> = self
             .listening()
             .into_iter()
@@ -221,23 +226,29 @@ impl Front {
             .collect();
         // All at once: the grace is one, however many listeners there are.
         std::future::poll_fn(|cx| {
-            going.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+            going.retain_mut(|one| match one.as_mut().poll(cx) {
+                std::task::Poll::Ready(some) => {
+                    cut += some;
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
             if going.is_empty() {
-                std::task::Poll::Ready(())
+                std::task::Poll::Ready(cut)
             } else {
                 std::task::Poll::Pending
             }
         })
-        .await;
+        .await
     }
 
     /// Ends the workers, cutting what is left, and waits for them and for the log. Blocks.
-    pub fn stop(mut self) {
-        let hands = std::mem::take(&mut self.hands);
-        hands.iter().for_each(|hand| hand.give(Order::Stop));
-        for hand in hands {
+    pub fn stop(&self) {
+        self.hands.iter().for_each(|hand| hand.give(Order::Stop));
+        for hand in &self.hands {
+            let thread = hand.thread.lock().unwrap_or_else(PoisonError::into_inner);
             // A worker that panicked has said so; the others still have to end.
-            let _ = hand.thread.join();
+            let _ = { thread }.take().map(JoinHandle::join);
         }
         self.plane.access_log().flush(FLUSH);
     }

@@ -18,10 +18,14 @@ impl Guests {
         Guest(Arc::clone(self))
     }
 
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
     /// Waits until none is open. Only useful once no more can come, and for one who waits.
     pub(crate) async fn all_left(&self) {
         // The permit of a guest that leaves between the look and the wait is kept.
-        while self.open.load(Ordering::Relaxed) > 0 {
+        while self.open() > 0 {
             self.left.notified().await;
         }
     }

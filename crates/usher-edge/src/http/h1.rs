@@ -27,13 +27,13 @@ use super::drain::Drain;
 use super::exchange::{self, Bench, End};
 use super::forward::RequestId;
 use super::h2;
-use super::record::Record;
+use super::record::{Record, path_of};
 use super::refusal::Failure;
 use super::stream::{Prefixed, Stream};
 use super::worker::Worker;
 use crate::http1::{
     BodyLength, EncodeFault, HeadFault, Method, Parsed, RequestFault, RequestHead, ResponseKind,
-    Version, end_head, parse_request, write_field, write_framing, write_status_line,
+    Version, end_head, glimpse, parse_request, write_field, write_framing, write_status_line,
 };
 
 /// Request body that is read and thrown away after the answer, to keep the connection.
@@ -301,6 +301,9 @@ impl Session {
     /// Answers a request that could not be read.
     async fn refuse(&mut self, desk: &mut Desk, failure: Failure, started: Instant) -> After {
         let view = self.worker.view();
+        let (method, uri) = glimpse(self.buffer.data(), &exchange::limits(&view.settings));
+        // Owned, because reading may go on while the answer is sent.
+        let (method, uri) = (method.to_owned(), uri.to_owned());
         let request_id = RequestId::new(self.worker.draw());
         let page = failure.page(std::iter::empty(), &request_id);
         desk.out.begin(BodyLength::Empty, 0);
@@ -336,9 +339,9 @@ impl Session {
                 duration,
                 request_id: request_id.as_str(),
                 client: self.conn.peer.ip(),
-                method: b"",
+                method: &method,
                 host: "",
-                path: b"",
+                path: path_of(&uri, view.settings.query_strings),
                 status: failure.status(),
                 bytes_in: 0,
                 bytes_out: client.sent,

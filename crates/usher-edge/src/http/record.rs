@@ -16,13 +16,14 @@ pub struct Record<'a> {
     pub request_id: &'a str,
     /// The visitor.
     pub client: IpAddr,
-    /// Method as received; empty when it was not understood.
+    /// Method as received; empty when none was understood.
     pub method: &'a [u8],
-    /// Host in lower case, without port; empty when it was not understood.
+    /// Host in lower case, without port; empty when none was understood.
     pub host: &'a str,
-    /// Path as received, without the query; empty when it was not understood.
+    /// Path as received, see [`path_of`]; empty when none was understood.
     pub path: &'a [u8],
-    /// Status that the client got; 499 when it left before there was one.
+    /// Status that the client got; 499 when it left before there was one, 0 when we cut it off
+    /// before.
     pub status: u16,
     /// Bytes of the request body.
     pub bytes_in: u64,
@@ -44,4 +45,15 @@ pub struct Record<'a> {
     pub tls: Option<&'static str>,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
+}
+
+/// The reason word for what was cut off because its listener went away.
+pub(crate) const CUT: &str = "cut-by-stop";
+
+/// What of a request's path and query is recorded: the query only when the operator asked for it.
+pub(crate) fn path_of(uri: &[u8], query_strings: bool) -> &[u8] {
+    match memchr::memchr(b'?', uri) {
+        Some(query) if !query_strings => &uri[..query],
+        _ => uri,
+    }
 }

@@ -15,6 +15,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Peers whose `X-Forwarded-*` is believed. Default: none.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether the access log keeps query strings. Default false: they may hold secrets.
+    pub query_strings: bool,
 }
 
 /// The file's `timeouts:`. Each is 1 ms..=24 h.

@@ -104,7 +104,12 @@ impl Start {
         };
         // Nobody listens only when the front gave up starting.
         if let (Some(runtime), Ok(())) = (runtime, ready.send(answer)) {
-            runtime.block_on(async { Rc::new(self.open()).work(orders).await });
+            let station = Rc::new(self.open());
+            let worker = Rc::clone(&station.worker);
+            runtime.block_on(station.work(orders));
+            // What is still under way is recorded when it is dropped.
+            drop(runtime);
+            worker.hand_over();
         }
     }
 
@@ -170,9 +175,6 @@ impl Station {
         }
         let all: Vec<_> = self.listeners.borrow().keys().copied().collect();
         all.into_iter().for_each(|id| self.cut(id));
-        // Cut connections run once more, to be dropped and counted.
-        tokio::task::yield_now().await;
-        self.worker.hand_over();
     }
 
     fn listen(
@@ -284,7 +286,7 @@ impl Station {
         let Some(listener) = self.listeners.borrow_mut().remove(&id) else {
             return;
         };
-        listener.drain.start();
+        listener.drain.cut();
         let tasks: Vec<_> = listener
             .tasks
             .borrow()

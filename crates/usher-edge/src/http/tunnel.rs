@@ -72,19 +72,19 @@ impl Way {
     }
 }
 
-/// What went through a tunnel, and what ended it.
-#[derive(Debug)]
+/// What went through a tunnel.
+#[derive(Debug, Default)]
 pub(crate) struct Passed {
     /// Bytes from the client.
     pub(crate) received: u64,
     /// Bytes to the client.
     pub(crate) sent: u64,
-    /// The reason word, unless both ends closed in an orderly way.
-    pub(crate) error: Option<&'static str>,
 }
 
 /// Runs a tunnel to its end. `client_said` and `endpoint_said` were read already. It ends as well
-/// when nothing moves for `idle`.
+/// when nothing moves for `idle`. `passed` is true at any time, so that it can be cut.
+///
+/// The reason word for what ended it, unless both ends closed in an orderly way.
 pub(crate) async fn run(
     client: &mut Stream,
     client_said: Buffer,
@@ -92,15 +92,17 @@ pub(crate) async fn run(
     endpoint_said: Buffer,
     deadline: &mut Deadline,
     idle: Duration,
-) -> Passed {
+    passed: &mut Passed,
+) -> Option<&'static str> {
     let (mut up, mut down) = (Way::new(client_said), Way::new(endpoint_said));
     deadline.set_after(idle);
-    let error = poll_fn(|cx| {
+    poll_fn(|cx| {
         let before = (up.bytes, down.bytes);
         let ends = (
             up.poll(client, endpoint, cx),
             down.poll(endpoint, client, cx),
         );
+        (passed.received, passed.sent) = (up.bytes, down.bytes);
         match ends {
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
                 return Poll::Ready(Some("tunnel-broken"));
@@ -113,10 +115,5 @@ pub(crate) async fn run(
         }
         deadline.poll(cx).map(|()| Some("tunnel-idle"))
     })
-    .await;
-    Passed {
-        received: up.bytes,
-        sent: down.bytes,
-        error,
-    }
+    .await
 }

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -323,12 +324,13 @@ async fn sweep(pool: Weak<Pool>) {
     }
 }
 
-/// Makes a new connection.
+/// Makes a new connection. `told` hears why TLS failed: the failure itself has no room for it.
 pub(crate) async fn connect(
     target: &Target<'_>,
     timeouts: &Timeouts,
     addresses: &Addresses,
     clients: &ClientConfigs,
+    told: impl FnOnce(IpAddr, &dyn fmt::Display),
 ) -> Result<Connection, ConnectFailure> {
     let socket = match &target.endpoint.address {
         Address::Ip(ip) => connect_any(&[*ip], target.transport.port, timeouts.connect).await?,
@@ -347,8 +349,19 @@ pub(crate) async fn connect(
             let handshake = handshake(socket, &profile, target.sni, clients);
             // Boxed: a handshake is rare and large, and would set the size of every exchange.
             match timeout(timeouts.tls_handshake, Box::pin(handshake)).await {
-                Ok(tls) => Stream::Tls(tls?),
-                Err(_) => return Err(ConnectFailure::Tls),
+                Ok(Ok(tls)) => Stream::Tls(tls),
+                Ok(Err((failure, why))) => {
+                    told(ip, &why);
+                    return Err(failure);
+                }
+                Err(_) => {
+                    let limit = timeouts.tls_handshake;
+                    told(
+                        ip,
+                        &format_args!("the handshake took longer than {limit:?}"),
+                    );
+                    return Err(ConnectFailure::Tls);
+                }
             }
         }
     };
@@ -388,7 +401,7 @@ async fn handshake(
     profile: &TlsProfile<'_>,
     sni: &str,
     clients: &ClientConfigs,
-) -> Result<Box<TlsStream<TcpStream>>, ConnectFailure> {
+) -> Result<Box<TlsStream<TcpStream>>, (ConnectFailure, String)> {
     let trust = TrustProfile {
         verify: profile.verify,
         ca: profile.ca.map(PathBuf::from),
@@ -397,17 +410,23 @@ async fn handshake(
     };
     // Configurations are published with the catalog that names them; between the two a reload
     // may leave one out for a moment.
-    let config = clients.get(&trust).ok_or(ConnectFailure::Tls)?;
-    let name = ServerName::try_from(sni.to_owned()).map_err(|_| ConnectFailure::Tls)?;
+    let failed = |why: String| (ConnectFailure::Tls, why);
+    let config = clients.get(&trust);
+    let config = config.ok_or_else(|| failed("its trust is being reloaded".to_owned()))?;
+    let name = ServerName::try_from(sni.to_owned())
+        .map_err(|_| failed(format!("{sni:?} is no name that a certificate can have")))?;
     match TlsConnector::from(Arc::clone(config))
         .connect(name, socket)
         .await
     {
         Ok(tls) => Ok(Box::new(TlsStream::Client(tls))),
-        Err(error) => Err(match tls::failure(&error) {
-            TlsFailure::Handshake => ConnectFailure::Tls,
-            TlsFailure::Certificate => ConnectFailure::Certificate,
-        }),
+        Err(error) => {
+            let failure = match tls::failure(&error) {
+                TlsFailure::Handshake => ConnectFailure::Tls,
+                TlsFailure::Certificate => ConnectFailure::Certificate,
+            };
+            Err((failure, error.to_string()))
+        }
     }
 }
 
@@ -464,7 +483,14 @@ mod tests {
         async fn connect(&self) -> (Connection, std::net::TcpStream) {
             let timeouts = Timeouts::default();
             let clients = ClientConfigs::default();
-            let connection = connect(&self.target(), &timeouts, &self.addresses, &clients).await;
+            let connection = connect(
+                &self.target(),
+                &timeouts,
+                &self.addresses,
+                &clients,
+                |_, _| (),
+            )
+            .await;
             (
                 connection.expect("connect"),
                 self.listener.accept().expect("accept").0,
@@ -596,8 +622,14 @@ mod tests {
             let mut endpoint = Endpoint::new();
             endpoint.view.address = Address::Host("nowhere.example.com".to_owned());
             let (timeouts, clients) = (Timeouts::default(), ClientConfigs::default());
-            let connected =
-                connect(&endpoint.target(), &timeouts, &endpoint.addresses, &clients).await;
+            let connected = connect(
+                &endpoint.target(),
+                &timeouts,
+                &endpoint.addresses,
+                &clients,
+                |_, _| (),
+            )
+            .await;
             assert_eq!(connected.err(), Some(ConnectFailure::Unreachable));
         });
     }

@@ -35,6 +35,7 @@ pub use encode::{
 };
 pub use fault::{BodyFault, FramingFault, HeadFault, RequestFault, ResponseFault};
 pub use field::{Field, FieldName, Fields};
+pub(crate) use request::glimpse;
 pub use request::{Form, Method, RequestHead, parse_request};
 pub use response::{Asked, ResponseHead, ResponseKind, parse_response};
 

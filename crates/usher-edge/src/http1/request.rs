@@ -207,6 +207,26 @@ fn parse(buf: &[u8], limits: &HeadLimits, head: &mut RequestHead) -> Result<Pars
     Ok(Parsed::Complete)
 }
 
+/// Method and path, with the query, of a request that was refused: as far as its line can be read
+/// all the same. For reports only; `buf` as for [`parse_request`].
+pub(crate) fn glimpse<'a>(buf: &'a [u8], limits: &HeadLimits) -> (&'a [u8], &'a [u8]) {
+    let start = buf.iter().position(|byte| !b"\r\n".contains(byte));
+    let rest = &buf[start.unwrap_or(buf.len())..];
+    let end = memchr(b'\n', rest);
+    let line = &rest[..end.unwrap_or(rest.len())];
+    let method = match memchr(b' ', &line[..line.len().min(METHOD_LEN_MAX + 1)]) {
+        Some(len) if is_token(&line[..len]) => &line[..len],
+        _ => return (b"", b""),
+    };
+    let wanted = &line[method.len() + 1..];
+    let wanted = match (end, memchr(b' ', wanted)) {
+        (Some(_), Some(len)) if len <= limits.target_bytes => &wanted[..len],
+        _ => return (method, b""),
+    };
+    let path = target(wanted, Method::of(method)).map_or(0..0, |found| found.path..wanted.len());
+    (method, &wanted[path])
+}
+
 /// What can be said of a request line before its end is there, so that a target without end, or
 /// something that is not HTTP at all, does not wait for a deadline. Returns the method's length.
 fn check_start(line: &[u8], limits: &HeadLimits) -> Result<usize, RequestFault> {

@@ -66,7 +66,8 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(folder)?;
-    let draft = path.with_extension(format!("{:016x}", getrandom::u64()?));
+    let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let draft = path.with_extension(format!("{random:016x}"));
     let made = draft_key(&draft).and_then(|()| fs::hard_link(&draft, path));
     // What could not be written may not be there to be removed.
     let removed = fs::remove_file(&draft);

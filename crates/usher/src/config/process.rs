@@ -80,8 +80,8 @@ static API: Shape = Shape {
     name: "api",
     keys: &[
         built("listen"),
-        built("public_origin"),
         built("tokens"),
+        unbuilt("public_origin", &[]),
         unbuilt("live_origin", &[]),
         unbuilt("rate_limit", &[]),
     ],
@@ -309,9 +309,6 @@ fn read_api(api: &Object<'_>, taken: &mut HashSet<SocketAddr>) -> Option<Api> {
     let listen = api
         .need("listen")
         .and_then(|value| read_listener(&value, taken));
-    let public_origin = api
-        .get("public_origin")
-        .and_then(|value| read_origin(&value));
     let (mut names, mut secrets) = (HashSet::new(), HashSet::new());
     let mut tokens = Vec::new();
     for item in api.get("tokens").iter().flat_map(Cursor::list) {
@@ -328,26 +325,8 @@ fn read_api(api: &Object<'_>, taken: &mut HashSet<SocketAddr>) -> Option<Api> {
     }
     Some(Api {
         listen: listen?,
-        public_origin,
         tokens,
     })
-}
-
-/// Scheme and authority, and nothing after them.
-fn read_origin(value: &Cursor<'_>) -> Option<String> {
-    let text = value.text()?;
-    let origin = text.strip_suffix('/').unwrap_or(text);
-    let authority = ["http://", "https://"]
-        .into_iter()
-        .find_map(|scheme| origin.strip_prefix(scheme));
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-    if !authority.is_some_and(|authority| !authority.is_empty() && authority.chars().all(plain)) {
-        value.fault(format_args!(
-            "{text:?} is not an origin such as https://usher.example.com"
-        ));
-        return None;
-    }
-    Some(origin.to_owned())
 }
 
 fn read_token(item: &Cursor<'_>) -> Option<Token> {

@@ -84,7 +84,7 @@ fn everything_of_the_process_is_read() {
     let text = r#"{
         "listen": {"http": ["127.0.0.1:0", "[::1]:0"]},
         "trusted_proxies": ["192.0.2.1", "2001:db8::1/32"],
-        "api": {"listen": "127.0.0.1:8788", "public_origin": "https://usher.example.com/",
+        "api": {"listen": "127.0.0.1:8788",
                 "tokens": [{"name": "t", "token": "x", "permissions": ["zones:edit"], "accounts": ["default"]}]},
         "limits": {"header_bytes": "1KiB", "headers": 1, "uri_bytes": 64, "connections": 7,
                    "connections_per_client": 8, "monitor_interval_min": "2s"},
@@ -104,10 +104,6 @@ fn everything_of_the_process_is_read() {
         .collect();
     assert_eq!(nets, ["192.0.2.1/32", "2001:db8::/32"]);
     let api = process.api.expect("an api");
-    assert_eq!(
-        api.public_origin.as_deref(),
-        Some("https://usher.example.com")
-    );
     assert_eq!(api.tokens[0].accounts, ["default"]);
     let limits = &process.front.limits;
     assert_eq!(

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use usher_node::Listening;
 use usher_node::Part;
 
-use crate::terminal::{Tone, colourful, paint, say};
+use crate::terminal::{Tone, colourful, paint, say_all};
 use crate::{Ending, config, run};
 use endpoint::Endpoint;
 
@@ -49,8 +49,7 @@ pub(crate) fn demo(arguments: &Arguments) -> Ending {
     };
     let text = configuration(arguments, blue, green);
     if arguments.print_config {
-        say(text.trim_end());
-        return Ending::Done;
+        return say_all([text.trim_end()]);
     }
     let source = config::Source {
         name: "demo",
@@ -140,5 +139,6 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
         ),
         String::new(),
     ];
-    lines.iter().for_each(say);
+    // Who does not see them can still stop the demonstration.
+    let _unseen = say_all(lines);
 }

@@ -89,6 +89,58 @@ fn a_refused_request_has_its_line_and_reason() {
 }
 
 #[test]
+fn a_malformed_request_is_told_as_far_as_it_was_read() {
+    let endpoint = Endpoint::named("a");
+    let usher = Usher::start(&Config::serving([endpoint.origin("a")]));
+    usher.exchange("PUT /here?secret=1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    usher.exchange("nonsense\r\n\r\n");
+    let lines = usher.access_log(2);
+    let told = |key: &str| {
+        lines
+            .iter()
+            .map(|line| line[key].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told("status"), [400, 400]);
+    assert_eq!(told("method"), [json!("PUT"), json!(null)]);
+    assert_eq!(told("host"), [json!(null), json!(null)]);
+    assert_eq!(told("path"), [json!("/here"), json!(null)]);
+}
+
+#[test]
+fn query_strings_are_kept_when_asked_for() {
+    let endpoint = Endpoint::named("a");
+    let config = Config::serving([endpoint.origin("a")]);
+    let keeping = config
+        .clone()
+        .set(&["access_log", "query_strings"], json!(true));
+    let usher = Usher::start(&keeping);
+    usher.get("/a?b=c");
+    assert_eq!(usher.access_log(1)[0]["path"], "/a?b=c");
+    usher.reload(&config);
+    usher.get("/a?b=c");
+    assert_eq!(usher.access_log(2)[1]["path"], "/a");
+}
+
+#[test]
+fn a_log_that_was_moved_away_is_opened_anew_with_a_reload() {
+    let endpoint = Endpoint::named("a");
+    let config = Config::serving([endpoint.origin("a")]);
+    let usher = Usher::start(&config);
+    usher.get("/before");
+    usher.access_log(1);
+    std::fs::rename(usher.path("access.log"), usher.path("access.log.1")).unwrap();
+    usher.reload(&config);
+    eventually("a new file", || {
+        usher.path("access.log").exists().then_some(())
+    });
+    usher.get("/after");
+    assert_eq!(usher.access_log(1)[0]["path"], "/after");
+    let moved = std::fs::read_to_string(usher.path("access.log.1")).unwrap();
+    assert_eq!(moved.lines().count(), 1, "{moved}");
+}
+
+#[test]
 fn a_failed_attempt_is_told() {
     let usher = Usher::start(&Config::serving([origin_at("dead", refusing())]));
     usher.get("/");

@@ -94,14 +94,52 @@ fn the_grace_ends_what_does_not_end() {
     let endpoint = Endpoint::silent();
     let config =
         Config::serving([endpoint.origin("a")]).set(&["shutdown", "grace"], json!("500ms"));
-    let usher = Usher::start(&config);
+    let mut usher = Usher::start(&config);
     let mut wire = usher.connect();
     wire.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n"));
     endpoint.next();
     let began = Instant::now();
-    assert_eq!(usher.stop().code(), Some(0));
+    usher.signal(Signal::TERM);
+    assert_eq!(usher.wait().code(), Some(0));
     assert!(began.elapsed().as_millis() >= 450, "the grace was given");
     wire.rest();
+    let line = &usher.access_log(1)[0];
+    assert_eq!(
+        (&line["error"], &line["status"], &line["endpoint"]),
+        (&json!("cut-by-stop"), &json!(null), &json!("a"))
+    );
+    eventually("what the log says of it", || {
+        let said = usher.stderr();
+        [
+            "stopping: 1 connections open, up to 500ms",
+            "grace over: 1 connections cut",
+        ]
+        .iter()
+        .all(|line| said.contains(line))
+        .then_some(())
+    });
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_every_request_has_its_line() {
+    let (endpoint, _gate) = halves();
+    let config = Config::serving([endpoint.origin("a")]).set(&["shutdown", "grace"], json!("60s"));
+    let mut usher = Usher::start(&config);
+    let mut wire = usher.connect();
+    wire.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n"));
+    assert_eq!(wire.bytes(15), b"HTTP/1.1 200 OK");
+    usher.signal(Signal::TERM);
+    eventually("the stop to begin", || {
+        usher.stderr().contains("stopping: ").then_some(())
+    });
+    usher.signal(Signal::TERM);
+    assert_eq!(usher.wait().code(), Some(0));
+    let lines = usher.access_log(1);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        (&lines[0]["error"], &lines[0]["status"]),
+        (&json!("cut-by-stop"), &json!(200))
+    );
 }
 
 #[test]

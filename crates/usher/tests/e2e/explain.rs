@@ -179,15 +179,9 @@ fn the_command_asks_the_running_node() {
     endpoints[1].set_healthy(false);
     let usher = Usher::start(&config);
     let api = format!("http://{}", usher.address("api"));
-    let mut command = usher.folder().command(&[
-        "explain",
-        "--config",
-        "usher.yaml",
-        "--api",
-        &api,
-        "--json",
-        URL,
-    ]);
+    let mut command = usher
+        .folder()
+        .command(&["explain", "--api", &api, "--json", URL]);
     let output = command
         .env("USHER_TOKEN", crate::support::config::TOKEN)
         .output()
@@ -252,16 +246,54 @@ fn a_wrong_assumption_is_refused_by_name() {
     let (_endpoints, config) = two_pools();
     let folder = Folder::with(&config.text());
     for wrong in [
+        "weight eu/a=0.205",
         "pool uk=critical",
         "endpoint eu/z=down",
         "pool eu=sleepy",
         "nonsense",
     ] {
         let ended = folder.run(&["explain", "--config", "usher.yaml", "--assume", wrong, URL]);
-        assert!(ended.code == 1 || ended.code == 2, "{wrong}: {ended:?}");
+        let exists = !["uk", "eu/z"].iter().any(|name| wrong.contains(name));
+        assert_eq!(ended.code, if exists { 2 } else { 1 }, "{wrong}: {ended:?}");
         let word = wrong
             .split([' ', '=', '/'])
-            .find(|word| ["uk", "z", "sleepy", "nonsense"].contains(word));
+            .find(|word| ["uk", "z", "sleepy", "nonsense", "0.205"].contains(word));
         assert!(ended.stderr.contains(word.unwrap()), "{wrong}: {ended:?}");
     }
+}
+
+#[test]
+fn what_is_no_question_is_wrong_usage() {
+    let (_endpoints, config) = two_pools();
+    let folder = Folder::with(&config.text());
+    for (args, word) in [
+        (&["-H", "no colon"][..], "no colon"),
+        (&["-H", "two words: x"], "two words"),
+        (&["--from", "me"], "me"),
+        (&["--method", "a b"], "A B"),
+        (&["--api", "http://127.0.0.1:1"], "--api"),
+    ] {
+        let all = [&["explain", "--config", "usher.yaml", URL], args].concat();
+        let ended = folder.run(&all);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.stderr.contains(word), "{word}: {ended:?}");
+    }
+    let ended = folder.run(&["explain", URL]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    for word in ["--config", "--api"] {
+        assert!(ended.stderr.contains(word), "{word}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let (_endpoints, config) = two_pools();
+    let folder = Folder::with(&config.text());
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let ended = folder
+        .command(&["explain", "--config", "usher.yaml", URL])
+        .stdout(full.unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
 }

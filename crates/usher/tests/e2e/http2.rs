@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
+use rustix::process::Signal;
+use serde_json::json;
 
 use crate::support::config::HOST;
 use crate::support::endpoint::ok;
@@ -49,6 +51,34 @@ fn a_request_becomes_one_of_http_1() {
     assert_eq!(arrived.field("x-kept"), Some("1"));
     assert_eq!(arrived.field("x-forwarded-for"), Some("127.0.0.1"));
     assert_eq!(usher.access_log(1)[0]["protocol"], "HTTP/2");
+}
+
+#[test]
+fn a_stream_that_a_stop_cuts_has_its_line() {
+    let endpoint = Endpoint::silent();
+    let config = Config::serving([endpoint.origin("a")])
+        .set(&["shutdown", "grace"], json!("100ms"))
+        .set(&["access_log", "query_strings"], json!(true));
+    let mut usher = Usher::start(&config);
+    let mut client = Frames::over(usher.connect());
+    client.request(
+        1,
+        &[
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", HOST),
+            (":path", "/path?query"),
+        ],
+    );
+    endpoint.next();
+    usher.signal(Signal::TERM);
+    assert_eq!(usher.wait().code(), Some(0));
+    let lines = usher.access_log(1);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        (&lines[0]["error"], &lines[0]["status"], &lines[0]["path"]),
+        (&json!("cut-by-stop"), &json!(null), &json!("/path?query"))
+    );
 }
 
 #[test]

@@ -240,3 +240,23 @@ fn a_port_goes_from_https_to_http_and_back_without_closing() {
     site.usher.reload(&only("https"));
     assert_eq!(site.connect(HOST).get(HOST, "/").text(), "a");
 }
+
+#[test]
+fn why_an_endpoint_is_not_trusted_is_in_the_log_once() {
+    let pair = Authority::new().pair(&[HOST]);
+    let endpoint = Endpoint::scripted(move |visit| {
+        let _distrusted = pair.accept(visit.take_socket());
+    });
+    let config = Config::serving([endpoint.origin("a")])
+        .set(&["zones", "example.com", "ssl"], json!("strict"));
+    let usher = Usher::start(&config);
+    for _ in 0..3 {
+        assert_eq!(usher.get("/").status(), 526);
+    }
+    let address = endpoint.address();
+    let line = format!("endpoint main/a at {address}: TLS: invalid peer certificate: ");
+    let said = eventually("the reason", || {
+        Some(usher.stderr()).filter(|said| said.contains(&line))
+    });
+    assert_eq!(said.matches("TLS: ").count(), 1, "{said}");
+}

@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
@@ -12,7 +13,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, accept_hdr, client};
 
 use crate::support::config::HOST;
 use crate::support::endpoint::Visit;
-use crate::support::{Config, Endpoint, PATIENCE, Usher, Wire};
+use crate::support::{Config, Endpoint, PATIENCE, Usher, Wire, eventually};
 
 /// Sends every message back; takes the subprotocol `chat` when it is offered.
 fn echo(visit: &mut Visit) {
@@ -82,6 +83,26 @@ fn messages_of_every_kind_and_size_come_back() {
     }
     socket.send(Message::Ping("beat".into())).unwrap();
     assert_eq!(socket.read().unwrap(), Message::Pong("beat".into()));
+}
+
+#[test]
+fn one_that_a_stop_cuts_has_its_line() {
+    let (_endpoint, mut usher) = serving(&[]);
+    let mut socket = open(&usher);
+    let message = Message::text("eight by");
+    socket.send(message.clone()).unwrap();
+    assert_eq!(socket.read().unwrap(), message);
+    usher.signal(Signal::TERM);
+    eventually("the stop to begin", || {
+        usher.stderr().contains("stopping: ").then_some(())
+    });
+    usher.signal(Signal::TERM);
+    usher.wait();
+    let line = &usher.access_log(1)[0];
+    assert_eq!(
+        (&line["error"], &line["status"], &line["bytes_out"]),
+        (&json!("cut-by-stop"), &json!(101), &json!(10))
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::http::connection::ConnInfo;
 use crate::http::deadline::Deadline;
 use crate::http::exchange::{self, Bench, End};
 use crate::http::forward::RequestId;
-use crate::http::record::Record;
+use crate::http::record::{Record, path_of};
 use crate::http::refusal::Failure;
 use crate::http::stream::Stream;
 use crate::http::worker::Worker;
@@ -41,6 +41,10 @@ pub(super) async fn serve(
     let ends = request.body().is_end_stream();
     let mut deadline = Deadline::new(view.settings.timeouts.response_header);
     let head = Head::read(&mut request, ends, &limits);
+    // What it asked for, to tell of it if it was refused.
+    let said = head
+        .is_err()
+        .then(|| (request.method().clone(), request.uri().clone()));
     let mut client = H2 {
         method: head.as_ref().map_or(Method::Get, |head| head.method),
         receive: request.into_body(),
@@ -55,7 +59,12 @@ pub(super) async fn serve(
     let head = match head {
         Ok(head) => head,
         Err(fault) => {
-            refuse(worker, conn, &mut client, &mut deadline, fault, started).await;
+            let refused = Refused {
+                fault,
+                said: said.unwrap_or_default(),
+                started,
+            };
+            refuse(worker, conn, &mut client, &mut deadline, refused).await;
             return true;
         }
     };
@@ -87,14 +96,24 @@ pub(super) async fn serve(
     end != End::Over
 }
 
-/// Answers a request that was not understood.
+/// A request that was not understood.
+struct Refused {
+    fault: RequestFault,
+    said: (http::Method, http::Uri),
+    started: Instant,
+}
+
+/// Answers it.
 async fn refuse(
     worker: &Worker,
     conn: &ConnInfo,
     client: &mut H2,
     deadline: &mut Deadline,
-    fault: RequestFault,
-    started: Instant,
+    Refused {
+        fault,
+        said: (method, uri),
+        started,
+    }: Refused,
 ) {
     let failure = Failure::new(fault.status().unwrap_or(400), fault.as_str());
     let request_id = RequestId::new(worker.draw());
@@ -111,16 +130,18 @@ async fn refuse(
         .await;
     }
     let duration = started.elapsed();
+    let view = worker.view();
+    let uri = uri.path_and_query().map_or("", |uri| uri.as_str());
     worker.record(
-        &worker.view(),
+        &view,
         &Record {
             started: SystemTime::now() - duration,
             duration,
             request_id: request_id.as_str(),
             client: conn.peer.ip(),
-            method: b"",
+            method: method.as_str().as_bytes(),
             host: "",
-            path: b"",
+            path: path_of(uri.as_bytes(), view.settings.query_strings),
             status: failure.status(),
             bytes_in: 0,
             bytes_out: client.sent,
