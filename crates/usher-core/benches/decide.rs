@@ -7,6 +7,7 @@ mod timing;
 
 use std::hint::black_box;
 
+use usher_core::affinity::NoPins;
 use usher_core::snapshot::{NoCounts, Snapshot};
 use usher_core::steering::PoolSteering;
 use usher_core::time::Mono;
@@ -33,7 +34,7 @@ fn main() {
         timing::time(name, 2_000, || {
             draw = draw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let request = support::request(black_box("lb42.example.com"), draw);
-            black_box(snapshot.decide(&request, &NoCounts, Mono::ZERO));
+            black_box(snapshot.decide(&request, &NoCounts, &NoPins, Mono::ZERO));
         });
     }
 }

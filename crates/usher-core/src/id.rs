@@ -58,6 +58,21 @@ impl Kind {
 pub struct Id([u8; 16]);
 
 impl Id {
+    /// Bytes of an id.
+    pub const LEN: usize = 16;
+
+    /// The id with these bytes, which came out of [`Id::to_bytes`].
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Id::LEN]) -> Id {
+        Id(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; Id::LEN] {
+        self.0
+    }
+
     /// The id of the thing of `kind` that `account` calls `key`.
     ///
     /// The same three values give the same id on every node and in every version.
@@ -70,18 +85,6 @@ impl Id {
             hasher.write(part.as_bytes());
         }
         Id(hasher.finish128().as_bytes())
-    }
-
-    /// The 128 bits, for what is written down in a form of its own.
-    #[must_use]
-    pub const fn to_bytes(self) -> [u8; 16] {
-        self.0
-    }
-
-    /// The id of these 128 bits, which came from [`Id::to_bytes`].
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Id {
-        Id(bytes)
     }
 
     /// The first 64 bits, for maps and hashes that need a small key.

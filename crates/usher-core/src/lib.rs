@@ -8,6 +8,7 @@
 //! first. The order of calls: an [`engine::Engine`] takes inputs, its outputs are drained, one of
 //! them publishes a snapshot, and any number of threads call [`snapshot::Snapshot::decide`] on it.
 
+pub mod affinity;
 pub mod assume;
 pub mod catalog;
 mod chance;
@@ -19,6 +20,7 @@ pub mod id;
 pub mod probe;
 pub mod region;
 pub mod request;
+mod route;
 pub mod rules;
 #[cfg(test)]
 mod sample;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{
-    Address, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls, HostPattern, HttpCheck,
-    Member, Monitor, MonitorGroup, MonitorKind, Monitoring, Node, Pool, Reference, Ssl, Zone,
+    Address, Affinity, Areas, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls,
+    HostPattern, HttpCheck, Member, Monitor, MonitorGroup, MonitorKind, Monitoring, Node, Pool,
+    Reference, Shedding, Ssl, Zone,
 };
 use crate::id::{Id, Kind};
-use crate::request::{Request, Scheme};
+use crate::request::{Location, NoHeaders, Request, Scheme};
 use crate::steering::{EndpointSteering, PoolSteering};
+use crate::time::Wall;
 
 /// A draft in the making, with the zone `example.com`.
 #[derive(Debug, Clone)]
@@ -59,6 +61,7 @@ impl Sample {
             pools: Vec::new(),
             balancers: Vec::new(),
             interval_min: Duration::from_secs(1),
+            hash_key: Default::default(),
         })
     }
 
@@ -122,6 +125,7 @@ impl Sample {
                 enabled: value != Some("off"),
                 weight: value.and_then(|value| value.parse().ok()).unwrap_or(1.0),
                 host_header: None,
+                disabled_at: None,
             });
         let endpoints = endpoints.collect();
         let is_group = self
@@ -143,6 +147,9 @@ impl Sample {
                 _ => Monitoring::Monitor(reference(Kind::Monitor, judge)),
             },
             tls: EndpointTls::default(),
+            coordinates: None,
+            shedding: Shedding::default(),
+            slow_start: None,
         });
         self
     }
@@ -177,6 +184,12 @@ impl Sample {
             steering,
             weight_default: 1.0,
             weights: words(pools).filter_map(weight).collect(),
+            areas: Areas::default(),
+            location: Default::default(),
+            affinity: Affinity::default(),
+            failover_across_pools: false,
+            pool_sets: Vec::new(),
+            rules: Default::default(),
         });
         self
     }
@@ -193,6 +206,9 @@ impl Sample {
     }
 }
 
+/// When requests of tests come.
+pub(crate) const TIME: Wall = Wall::from_millis(1_790_000_000_000);
+
 /// A request for `host` over HTTPS.
 pub(crate) fn request(host: &str, draw: u64) -> Request<'_> {
     Request {
@@ -201,6 +217,10 @@ pub(crate) fn request(host: &str, draw: u64) -> Request<'_> {
         uri: "/",
         scheme: Scheme::Https,
         client: [198, 51, 100, 1].into(),
+        version: "HTTP/1.1",
+        headers: &NoHeaders,
+        location: Location::default(),
+        time: TIME,
         draw,
     }
 }

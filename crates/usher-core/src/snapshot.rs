@@ -6,17 +6,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::assume::{AssumedEndpoint, AssumedPool, Assumption, AssumptionFault};
+use crate::affinity::{Pin, Pins};
+use crate::assume::{AssumedEndpoint, AssumedPool, Assumption, AssumptionFault, UnderWay};
 use crate::catalog::{BalancerIx, Catalog, EndpointIx, Monitoring, Pool, PoolIx};
 use crate::decide;
-use crate::decision::Decision;
+use crate::decision::{Decision, FixedSource, PinAction, PinOrder};
 use crate::health::{
     BalancerState, EndpointReason, EndpointState, PoolReason, PoolState, pool_state,
 };
 use crate::id::Id;
-use crate::request::Request;
-use crate::steering::Weight;
-use crate::time::Mono;
+use crate::region::{CountryCode, Region};
+use crate::request::{Location, Request};
+use crate::route::Plan;
+use crate::rules::{FixedResponse, Transform, Transforms};
+use crate::steering::{Ramp, Weight};
+use crate::time::{Mono, Wall};
 use crate::topology::Topology;
 pub use crate::topology::{EndpointView, TlsProfile, Transport};
 use crate::trace::Trace;
@@ -25,6 +29,13 @@ use crate::trace::Trace;
 pub trait Counts {
     /// Requests sent to `endpoint` and not yet answered completely, on this node.
     fn open_requests(&self, endpoint: EndpointIx) -> u32;
+
+    /// Connections that this node has open to `endpoint`, idle ones too; one that carries several
+    /// requests counts once. A front that does not count them says 0.
+    fn open_connections(&self, endpoint: EndpointIx) -> u32 {
+        let _ = endpoint;
+        0
+    }
 }
 
 /// Nothing is under way.
@@ -65,6 +76,22 @@ pub struct EndpointHealth {
     pub status: Option<u16>,
     /// Round trip of the last probe, if it was measured.
     pub rtt: Option<Duration>,
+    /// Round trip of its probes, the newer ones weighing more; `None` without fresh probes that
+    /// passed. What dynamic latency goes by.
+    pub latency: Option<Duration>,
+    /// How long pins to it hold, if it was seen to be turned off.
+    pub drain: Option<Drain>,
+}
+
+/// The time after an endpoint was turned off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drain {
+    /// When it was turned off.
+    pub began: Wall,
+    /// When the last of its pins ends: the load balancer that gives it the longest time decides.
+    pub ends: Wall,
+    /// Whether its monitors say that it works, or there are none.
+    pub works: bool,
 }
 
 /// What is known of one pool, with its candidates made ready.
@@ -80,6 +107,13 @@ pub(crate) struct PoolHealth {
     pub(crate) candidates: Box<[Weight]>,
     /// The same when this is the fallback pool and no pool is usable.
     pub(crate) last_resort: Box<[Weight]>,
+    /// Mean round trip of the healthy endpoints that have one.
+    pub(crate) latency: Option<Duration>,
+    /// Whether traffic may be pinned to it: enabled and not critical.
+    pub(crate) carries: bool,
+    /// How weights rise, and when the last of them is at its full value.
+    pub(crate) ramp: Option<(Ramp, Mono)>,
+    pub(crate) monitored: bool,
 }
 
 impl PoolHealth {
@@ -97,28 +131,30 @@ impl PoolHealth {
                     .filter(|endpoint| endpoint.state == state)
                     .count() as u32
             };
-            let enabled = endpoints.len() as u32 - count(EndpointState::Disabled);
+            let off = count(EndpointState::Disabled) + count(EndpointState::Draining);
+            let enabled = endpoints.len() as u32 - off;
             let (healthy, pending) = (count(EndpointState::Healthy), count(EndpointState::Unknown));
             pool_state(healthy, pending, enabled, pool.endpoints_min)
         };
-        PoolHealth::with_state(state, reason, monitored, endpoints, since)
+        PoolHealth::with_state(state, reason, pool, endpoints, since)
     }
 
     fn with_state(
         state: PoolState,
         reason: PoolReason,
-        monitored: bool,
+        pool: &Pool,
         endpoints: Box<[EndpointHealth]>,
         since: Mono,
     ) -> PoolHealth {
-        let enabled = |endpoint: &EndpointHealth| {
-            endpoint.state != EndpointState::Disabled && endpoint.resolves()
-        };
+        let monitored = pool.monitoring != Monitoring::None;
+        let enabled = |endpoint: &EndpointHealth| !endpoint.is_off() && endpoint.resolves();
         let healthy = |endpoint: &EndpointHealth| {
             let works = match endpoint.state {
                 EndpointState::Healthy => true,
                 EndpointState::Unknown => !monitored,
-                EndpointState::Critical | EndpointState::Disabled => false,
+                EndpointState::Critical | EndpointState::Disabled | EndpointState::Draining => {
+                    false
+                }
             };
             works && endpoint.resolves()
         };
@@ -149,6 +185,14 @@ impl PoolHealth {
         if nothing(&last_resort) {
             last_resort = weights(left, &|_| Weight::ONE);
         }
+        let ramp = pool.slow_start.map(|length| Ramp { length });
+        let ramp = ramp.and_then(|ramp| {
+            let serving = endpoints.iter().filter(|endpoint| healthy(endpoint));
+            let last = serving.map(|endpoint| endpoint.since).max()?;
+            Some((ramp, last.after(ramp.length)))
+        });
+        let measured = endpoints.iter().filter(|endpoint| healthy(endpoint));
+        let latency = mean(measured.filter_map(|endpoint| endpoint.latency));
         PoolHealth {
             state,
             reason,
@@ -157,6 +201,79 @@ impl PoolHealth {
             usable,
             candidates,
             last_resort,
+            latency,
+            carries,
+            ramp,
+            monitored,
+        }
+    }
+
+    /// Whether the endpoint at `place` may serve a visitor who is pinned to it.
+    pub(crate) fn holds_pins(
+        &self,
+        place: usize,
+        now: Wall,
+        drain: Duration,
+    ) -> Result<(), Broken> {
+        let endpoint = &self.endpoints[place];
+        if !self.carries {
+            return Err(Broken::Pool);
+        }
+        match endpoint.state {
+            EndpointState::Healthy => {}
+            EndpointState::Unknown if !self.monitored => {}
+            EndpointState::Unknown | EndpointState::Critical => return Err(Broken::Unhealthy),
+            EndpointState::Disabled => return Err(Broken::Disabled),
+            EndpointState::Draining => {
+                let in_time = |began: Wall| !drain.is_zero() && now < began.after(drain);
+                let known = endpoint.drain.filter(|known| in_time(known.began));
+                let known = known.ok_or(Broken::Disabled)?;
+                if !known.works {
+                    return Err(Broken::Unhealthy);
+                }
+            }
+        }
+        endpoint.resolves().then_some(()).ok_or(Broken::Unhealthy)
+    }
+}
+
+/// Why a pin does not hold any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    Pool,
+    Unhealthy,
+    Disabled,
+}
+
+/// The mean of some times; `None` of none.
+pub(crate) fn mean(times: impl Iterator<Item = Duration>) -> Option<Duration> {
+    let (sum, count) = times.fold((Duration::ZERO, 0), |(sum, count), time| {
+        (sum + time, count + 1)
+    });
+    (count > 0).then(|| sum / count)
+}
+
+/// What is taken for granted beside states, for an explanation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Assumed {
+    pub(crate) under_way: Vec<(EndpointIx, UnderWay, u32)>,
+    pub(crate) shed: Vec<(PoolIx, f64)>,
+    pub(crate) latency: Vec<(PoolIx, Duration)>,
+    pub(crate) pinned: Option<EndpointIx>,
+    node: Option<String>,
+    region: Option<Region>,
+    country: Option<CountryCode>,
+    pub(crate) time: Option<Wall>,
+}
+
+impl Assumed {
+    /// Where the request is, if everything that was assumed of that holds.
+    pub(crate) fn location<'a>(&'a self, told: &Location<'a>) -> Location<'a> {
+        Location {
+            node: self.node.as_deref().unwrap_or(told.node),
+            region: self.region.or(told.region),
+            country: self.country.or(told.country),
+            coordinates: told.coordinates,
         }
     }
 }
@@ -204,6 +321,8 @@ pub struct Snapshot {
     revision: u64,
     topology: Arc<Topology>,
     pools: Box<[Arc<PoolHealth>]>,
+    /// Only explanations have any.
+    assumed: Option<Box<Assumed>>,
 }
 
 impl Snapshot {
@@ -216,6 +335,7 @@ impl Snapshot {
             revision,
             topology,
             pools,
+            assumed: None,
         }
     }
 
@@ -244,6 +364,8 @@ impl Snapshot {
                     lookup: Lookup::Resolves,
                     status: None,
                     rtt: None,
+                    latency: None,
+                    drain: None,
                 }
             });
             Arc::new(PoolHealth::new(pool, endpoints.collect(), Mono::ZERO))
@@ -254,8 +376,14 @@ impl Snapshot {
 
     /// Decides one request. Takes no lock and allocates nothing.
     #[must_use]
-    pub fn decide(&self, request: &Request<'_>, counts: &impl Counts, now: Mono) -> Decision {
-        decide::decide(self, request, counts, now, &mut ())
+    pub fn decide(
+        &self,
+        request: &Request<'_>,
+        counts: &impl Counts,
+        pins: &impl Pins,
+        now: Mono,
+    ) -> Decision {
+        decide::decide(self, request, counts, pins, now, &mut ())
     }
 
     /// The same decision, and why.
@@ -264,11 +392,80 @@ impl Snapshot {
         &self,
         request: &Request<'_>,
         counts: &impl Counts,
+        pins: &impl Pins,
         now: Mono,
     ) -> (Decision, Trace) {
         let mut trace = Trace::default();
-        let decision = decide::decide(self, request, counts, now, &mut trace);
+        let decision = decide::decide(self, request, counts, pins, now, &mut trace);
         (decision, trace)
+    }
+
+    /// Where this node is: the location of a request, but for the visitor's country if a database
+    /// knows that.
+    #[must_use]
+    pub fn location(&self) -> Location<'_> {
+        self.topology.location()
+    }
+
+    /// The pin that a decision of this snapshot asks for.
+    ///
+    /// # Panics
+    /// When `balancer` or the action comes from another snapshot.
+    #[must_use]
+    pub fn pin(&self, balancer: BalancerIx, action: &PinAction) -> PinOrder {
+        let pin = Pin {
+            balancer: self.topology.route(balancer).id,
+            pool: self.catalog().pool(action.to.pool).id,
+            endpoint: self.endpoint(action.to.endpoint).id,
+            since: action.since,
+            ttl: action.ttl,
+        };
+        match action.key {
+            Some(key) => PinOrder::Remember(key, pin),
+            None => PinOrder::SetCookie(pin),
+        }
+    }
+
+    /// The answer that a decision of this snapshot names.
+    ///
+    /// # Panics
+    /// When `balancer` or `source` comes from another snapshot.
+    #[must_use]
+    pub fn fixed_response(&self, balancer: BalancerIx, source: FixedSource) -> &FixedResponse {
+        let balancer = self.catalog().balancer(balancer);
+        let found = match source {
+            FixedSource::PoolSet(place) => &balancer.pool_sets[usize::from(place)].fixed_response,
+            FixedSource::Rule(place) => {
+                &balancer.rules.as_written()[usize::from(place)].fixed_response
+            }
+        };
+        found.as_ref().expect("a decision names only what has one")
+    }
+
+    /// The changes that a decision of this snapshot asks for, in order.
+    ///
+    /// # Panics
+    /// When `balancer` comes from another snapshot.
+    pub fn transforms(
+        &self,
+        balancer: BalancerIx,
+        transforms: Transforms,
+    ) -> impl Iterator<Item = &Transform> {
+        self.topology.route(balancer).rules.transforms(transforms)
+    }
+
+    /// How long pins to the endpoint at `ix` still hold, if it is draining.
+    ///
+    /// # Panics
+    /// When `ix` comes from another snapshot.
+    #[must_use]
+    pub fn drain_left(&self, ix: EndpointIx, now: Wall) -> Option<Duration> {
+        let health = self.endpoint_health(ix);
+        let draining = health.state == EndpointState::Draining;
+        health
+            .drain
+            .filter(|_| draining)
+            .map(|drain| drain.ends.since(now))
     }
 
     /// The desired state.
@@ -358,12 +555,18 @@ impl Snapshot {
         let pools = || {
             self.topology
                 .route(ix)
+                .base
                 .pools
                 .iter()
-                .map(|&(pool, _)| &*self.pools[pool.at()])
+                .map(|&pool| &*self.pools[pool.at()])
         };
         let all = |states: &[PoolState]| pools().all(|pool| states.contains(&pool.state));
-        let to_fallback = decide::weigh_pools(self, self.topology.route(ix)).is_empty();
+        let plan = Plan::new(self.topology.route(ix), None, self.catalog().balancer(ix));
+        let may_carry = |pool: PoolIx| {
+            let drawable = !plan.steering.draws() || !plan.weight(pool).is_zero();
+            self.pools[pool.at()].usable && drawable
+        };
+        let to_fallback = !plan.all_pools().any(may_carry);
         if to_fallback && !all(&[PoolState::Unknown]) {
             BalancerState::Critical
         } else if all(&[PoolState::Healthy]) {
@@ -401,80 +604,105 @@ impl Snapshot {
 
     fn take(&mut self, assumption: &Assumption) -> Result<(), AssumptionFault> {
         let catalog = Arc::clone(self.catalog());
-        let (Assumption::Pool { pool: name, .. }
-        | Assumption::Endpoint { pool: name, .. }
-        | Assumption::Weight { pool: name, .. }) = assumption;
-        let ix = catalog
-            .pool_by_name(name)
-            .ok_or_else(|| AssumptionFault::NoPool(name.clone()))?;
-        let pool = catalog.pool(ix);
-        let monitored = pool.monitoring != Monitoring::None;
-        let place = |endpoint: &String| {
-            let found = pool
-                .endpoints
-                .iter()
-                .position(|known| known.name == *endpoint);
-            found.ok_or_else(|| AssumptionFault::NoEndpoint {
+        let found = |name: &String| {
+            let ix = catalog.pool_by_name(name);
+            ix.ok_or_else(|| AssumptionFault::NoPool(name.clone()))
+        };
+        let member = |name: &String, endpoint: &String| {
+            let ix = found(name)?;
+            let mut all = catalog.pool(ix).endpoints.iter();
+            let place = all.position(|known| known.name == *endpoint);
+            let place = place.ok_or_else(|| AssumptionFault::NoEndpoint {
                 pool: name.clone(),
                 endpoint: endpoint.clone(),
-            })
+            })?;
+            Ok((ix, place))
         };
-        let before = &*self.pools[ix.at()];
-        let mut endpoints = before.endpoints.clone();
-        let set = |endpoint: &mut EndpointHealth, state| {
-            (endpoint.state, endpoint.reason) = (state, EndpointReason::Assumed);
-            if state == EndpointState::Healthy {
-                endpoint.lookup = Lookup::Resolves;
-            }
-        };
-        let counted = |endpoints| PoolHealth::new(pool, endpoints, before.since);
-        let forced = |state, endpoints| {
-            PoolHealth::with_state(
-                state,
-                PoolReason::Assumed,
-                monitored,
-                endpoints,
-                before.since,
-            )
-        };
-        let after = match assumption {
-            Assumption::Pool { state, .. } => {
-                let (state, each) = match state {
-                    AssumedPool::Critical => (PoolState::Critical, EndpointState::Critical),
-                    AssumedPool::Healthy => (PoolState::Healthy, EndpointState::Healthy),
-                    AssumedPool::Disabled => (PoolState::Disabled, EndpointState::Disabled),
-                };
-                for (endpoint, known) in endpoints
-                    .iter_mut()
-                    .zip(&pool.endpoints)
-                    .filter(|(_, known)| known.enabled)
-                {
-                    let _ = known;
-                    set(endpoint, each);
-                }
-                forced(state, endpoints)
-            }
+        match assumption {
+            Assumption::Pool { pool, state } => self.assume_pool(found(pool)?, *state),
             Assumption::Endpoint {
-                endpoint, state, ..
+                pool,
+                endpoint,
+                state,
             } => {
-                let state = match state {
-                    AssumedEndpoint::Down => EndpointState::Critical,
-                    AssumedEndpoint::Up => EndpointState::Healthy,
-                    AssumedEndpoint::Disabled => EndpointState::Disabled,
-                    AssumedEndpoint::Pending => EndpointState::Unknown,
-                };
-                set(&mut endpoints[place(endpoint)?], state);
-                counted(endpoints)
+                let (ix, place) = member(pool, endpoint)?;
+                self.recount(ix, |endpoints| endpoints[place].assume(*state));
             }
             Assumption::Weight {
-                endpoint, weight, ..
+                pool,
+                endpoint,
+                weight,
             } => {
-                endpoints[place(endpoint)?].weight = *weight;
-                counted(endpoints)
+                let (ix, place) = member(pool, endpoint)?;
+                self.recount(ix, |endpoints| endpoints[place].weight = *weight);
             }
-        };
-        self.pools[ix.at()] = Arc::new(after);
+            Assumption::UnderWay {
+                pool,
+                endpoint,
+                what,
+                count,
+            } => {
+                let (ix, place) = member(pool, endpoint)?;
+                let endpoint = self.topology.endpoint_of(ix, place);
+                let under_way = &mut self.assumed_mut().under_way;
+                under_way.retain(|(of, known, _)| (*of, *known) != (endpoint, *what));
+                under_way.push((endpoint, *what, *count));
+            }
+            Assumption::Pinned { pool, endpoint } => {
+                let (ix, place) = member(pool, endpoint)?;
+                self.assumed_mut().pinned = Some(self.topology.endpoint_of(ix, place));
+            }
+            Assumption::Latency { pool, latency } => {
+                let ix = found(pool)?;
+                self.assumed_mut().latency.retain(|(of, _)| *of != ix);
+                self.assumed_mut().latency.push((ix, *latency));
+            }
+            Assumption::Shed { pool, percent } => {
+                let ix = found(pool)?;
+                self.assumed_mut().shed.retain(|(of, _)| *of != ix);
+                self.assumed_mut().shed.push((ix, *percent));
+            }
+            Assumption::Country(country) => self.assumed_mut().country = Some(*country),
+            Assumption::Region(region) => self.assumed_mut().region = Some(*region),
+            Assumption::Node(node) => self.assumed_mut().node = Some(node.clone()),
+            Assumption::Time(time) => self.assumed_mut().time = Some(*time),
+        }
         Ok(())
+    }
+
+    fn assumed_mut(&mut self) -> &mut Assumed {
+        self.assumed.get_or_insert_default()
+    }
+
+    pub(crate) fn assumed(&self) -> Option<&Assumed> {
+        self.assumed.as_deref()
+    }
+
+    fn assume_pool(&mut self, ix: PoolIx, state: AssumedPool) {
+        let catalog = Arc::clone(self.catalog());
+        let pool = catalog.pool(ix);
+        let before = &*self.pools[ix.at()];
+        let (state, each) = match state {
+            AssumedPool::Critical => (PoolState::Critical, AssumedEndpoint::Down),
+            AssumedPool::Healthy => (PoolState::Healthy, AssumedEndpoint::Up),
+            AssumedPool::Disabled => (PoolState::Disabled, AssumedEndpoint::Disabled),
+        };
+        let mut endpoints = before.endpoints.clone();
+        let enabled = endpoints.iter_mut().zip(&pool.endpoints);
+        for (endpoint, _) in enabled.filter(|(_, known)| known.enabled) {
+            endpoint.assume(each);
+        }
+        let reason = PoolReason::Assumed;
+        let after = PoolHealth::with_state(state, reason, pool, endpoints, before.since);
+        self.pools[ix.at()] = Arc::new(after);
+    }
+
+    fn recount(&mut self, ix: PoolIx, change: impl FnOnce(&mut [EndpointHealth])) {
+        let catalog = Arc::clone(self.catalog());
+        let before = &*self.pools[ix.at()];
+        let mut endpoints = before.endpoints.clone();
+        change(&mut endpoints);
+        self.pools[ix.at()] = Arc::new(PoolHealth::new(catalog.pool(ix), endpoints, before.since));
     }
 
     /// Whether the other snapshot, of the same catalog, knows exactly the same of this pool.
@@ -496,10 +724,45 @@ impl EndpointHealth {
     #[must_use]
     pub fn reason_shown(&self) -> EndpointReason {
         match (self.state, self.lookup) {
-            (EndpointState::Disabled, _) | (_, Lookup::Resolves) => self.reason,
+            (EndpointState::Disabled | EndpointState::Draining, _) | (_, Lookup::Resolves) => {
+                self.reason
+            }
             (_, Lookup::Pending) => EndpointReason::Unresolved,
             (_, Lookup::UnknownHost) => EndpointReason::UnknownHost,
         }
+    }
+
+    fn assume(&mut self, state: AssumedEndpoint) {
+        self.reason = EndpointReason::Assumed;
+        self.drain = None;
+        self.state = match state {
+            AssumedEndpoint::Down => EndpointState::Critical,
+            AssumedEndpoint::Up => {
+                self.lookup = Lookup::Resolves;
+                EndpointState::Healthy
+            }
+            AssumedEndpoint::Disabled => EndpointState::Disabled,
+            AssumedEndpoint::Pending => EndpointState::Unknown,
+            AssumedEndpoint::Draining => {
+                // Begun at the end of time: it is never over.
+                let began = Wall::from_millis(i64::MAX);
+                self.drain = Some(Drain {
+                    began,
+                    ends: began,
+                    works: true,
+                });
+                EndpointState::Draining
+            }
+        };
+    }
+
+    /// Whether new traffic has no business there.
+    #[must_use]
+    pub const fn is_off(&self) -> bool {
+        matches!(
+            self.state,
+            EndpointState::Disabled | EndpointState::Draining
+        )
     }
 
     fn resolves(&self) -> bool {

@@ -3,12 +3,19 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
+use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
-use crate::catalog::{Address, BalancerIx, Catalog, EndpointIx, HostPattern, PoolIx, Ssl, TlsMode};
+use crate::catalog::{
+    Address, AffinityMode, BalancerIx, Catalog, EndpointIx, HostPattern, PoolIx, Reference, Ssl,
+    TlsMode,
+};
 use crate::id::Id;
-use crate::steering::{PoolSteering, Weight};
+use crate::region::{CountryCode, Region};
+use crate::request::Location;
+use crate::route::Route;
+use crate::steering::Point;
 
 /// One endpoint, as traffic needs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,17 +54,6 @@ pub struct TlsProfile<'a> {
     pub ca: Option<&'a str>,
     /// PEM files with the certificate to show and its key.
     pub client_cert: Option<(&'a str, &'a str)>,
-}
-
-/// A load balancer with its references resolved.
-#[derive(Debug)]
-pub(crate) struct Route {
-    pub(crate) pools: Box<[(PoolIx, Weight)]>,
-    pub(crate) fallback: PoolIx,
-    pub(crate) steering: PoolSteering,
-    pub(crate) https_only: bool,
-    /// Place of the zone in the draft.
-    pub(crate) zone: usize,
 }
 
 /// Keys are fixed because nobody but the operator puts names into these maps.
@@ -121,6 +117,15 @@ pub(crate) struct Topology {
     /// First endpoint of each pool, and behind the last pool the end of the table.
     starts: Box<[u32]>,
     routes: Box<[Route]>,
+    /// Places of endpoints by id, for pins.
+    by_id: HashMap<Id, EndpointIx, BuildHasherDefault<SipHasher13>>,
+    /// Where each pool is.
+    points: Box<[Option<Point>]>,
+    /// For how long the pins of a disabled endpoint may hold at most, pool by pool: the longest time
+    /// of the load balancers that use the pool.
+    drains: Box<[Duration]>,
+    region: Option<Region>,
+    country: Option<CountryCode>,
 }
 
 impl Topology {
@@ -150,30 +155,36 @@ impl Topology {
             starts.push(endpoints.len() as u32);
         }
         let routes = draft.balancers.iter().map(|balancer| {
-            let found = |id| catalog.pool_by_id(id).expect("the check found every pool");
-            let weight = |id| {
-                let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
-                Weight::from_f64(own.map_or(balancer.weight_default, |&(_, weight)| weight))
+            let found = |pool: &Reference| {
+                catalog
+                    .pool_by_id(pool.id)
+                    .expect("the check found every pool")
             };
             let zone = draft
                 .zones
                 .iter()
                 .position(|zone| zone.name == balancer.zone);
             let zone = zone.expect("the check found every zone");
-            Route {
-                pools: balancer
-                    .pools
-                    .iter()
-                    .map(|pool| (found(pool.id), weight(pool.id)))
-                    .collect(),
-                fallback: found(balancer.fallback.id),
-                steering: balancer.steering,
-                https_only: draft.zones[zone].always_use_https,
-                zone,
-            }
+            Route::new(balancer, found, draft.zones[zone].always_use_https, zone)
         });
         let routes = routes.collect();
+        let by_id = (0..).zip(&endpoints);
+        let by_id = by_id
+            .map(|(ix, endpoint)| (endpoint.id, EndpointIx(ix)))
+            .collect();
+        let points = draft
+            .pools
+            .iter()
+            .map(|pool| pool.coordinates.map(Point::new));
+        let points = points.collect();
+        let drains = drains(&catalog);
+        let code = |country: &String| CountryCode::parse(country);
         Topology {
+            region: draft.node.region.as_deref().and_then(Region::parse),
+            country: draft.node.country.as_ref().and_then(code),
+            by_id,
+            points,
+            drains,
             catalog,
             enabled,
             disabled,
@@ -219,6 +230,32 @@ impl Topology {
         (pool, (endpoint.0 - self.starts[pool.at()]) as usize)
     }
 
+    /// The endpoint with this id.
+    pub(crate) fn endpoint_by_id(&self, id: Id) -> Option<EndpointIx> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Where `pool` is, if somebody said so.
+    pub(crate) fn point(&self, pool: PoolIx) -> Option<Point> {
+        self.points[pool.at()]
+    }
+
+    /// For how long the pins of a disabled endpoint of `pool` may hold at most.
+    pub(crate) fn drain_max(&self, pool: PoolIx) -> Duration {
+        self.drains[pool.at()]
+    }
+
+    /// Where this node is.
+    pub(crate) fn location(&self) -> Location<'_> {
+        let node = &self.catalog.draft().node;
+        Location {
+            node: &node.code,
+            region: self.region,
+            country: self.country,
+            coordinates: node.coordinates,
+        }
+    }
+
     pub(crate) fn transport(&self, balancer: BalancerIx, endpoint: EndpointIx) -> Transport<'_> {
         let draft = self.catalog.draft();
         let zone = &draft.zones[self.route(balancer).zone];
@@ -251,6 +288,32 @@ impl Topology {
             tls,
         }
     }
+}
+
+fn drains(catalog: &Catalog) -> Box<[Duration]> {
+    let mut drains = vec![Duration::ZERO; catalog.draft().pools.len()];
+    for balancer in &catalog.draft().balancers {
+        let rules = balancer.rules.as_written();
+        let modes = rules.iter().filter_map(|rule| rule.overrides.affinity);
+        let pinned = [balancer.affinity.mode].into_iter().chain(modes);
+        if !pinned.into_iter().any(|mode| mode != AffinityMode::None) {
+            continue;
+        }
+        let attributes =
+            (rules.iter()).filter_map(|rule| rule.overrides.affinity_attributes.as_ref());
+        let drain = attributes.chain([&balancer.affinity.attributes]);
+        let drain = drain
+            .map(|attributes| attributes.drain)
+            .max()
+            .unwrap_or_default();
+        balancer.for_each_pool(&mut |pool| {
+            let ix = catalog
+                .pool_by_id(pool.id)
+                .expect("the check found every pool");
+            drains[ix.at()] = drains[ix.at()].max(drain);
+        });
+    }
+    drains.into()
 }
 
 #[cfg(test)]

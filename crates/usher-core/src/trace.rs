@@ -3,7 +3,7 @@
 //! `decide` and `explain` are one function, generic over a tracer; the tracer of traffic is `()`,
 //! whose methods are empty and whose texts are never made.
 
-use crate::catalog::{EndpointIx, PoolIx};
+use crate::catalog::{AffinityMode, EndpointIx, PoolIx};
 use crate::health::{EndpointState, PoolState};
 
 /// The steps of a decision and what each candidate's chances were.
@@ -13,10 +13,26 @@ pub struct Trace {
     pub balancer: Option<String>,
     /// What was done, in order.
     pub steps: Vec<Step>,
+    /// What was found out about the visitor's pin; `None` where there are none.
+    pub pin: Option<PinTrace>,
     /// The candidate pools, each once; then the fallback pool, if it is not among them.
     pub pools: Vec<PoolTrace>,
+    /// Whether the chances of pools are counted from draws and not added up, because too many of
+    /// them may shed the request.
+    pub approximate: bool,
     /// The endpoints of the chosen pool; empty when no pool was chosen.
     pub endpoints: Vec<EndpointTrace>,
+}
+
+/// What was found out about a visitor's pin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinTrace {
+    /// By what the visitor is known.
+    pub kind: AffinityMode,
+    /// Whether it has a pin that holds.
+    pub kept: bool,
+    /// Why, in one sentence.
+    pub reason: String,
 }
 
 /// One step.
@@ -35,8 +51,16 @@ pub enum StepKind {
     Host,
     /// Redirecting plain HTTP.
     Https,
+    /// Looking for a pool set.
+    PoolSet,
+    /// Asking a rule.
+    Rules,
+    /// Looking for a pin.
+    Session,
     /// Which pools may be chosen.
     Pools,
+    /// A pool that pushes the request on.
+    Shedding,
     /// Choosing a pool.
     Steering,
     /// Turning to the fallback pool.
@@ -49,10 +73,14 @@ pub enum StepKind {
 
 impl StepKind {
     /// Every step.
-    pub const ALL: [StepKind; 7] = [
+    pub const ALL: [StepKind; 11] = [
         StepKind::Host,
         StepKind::Https,
+        StepKind::PoolSet,
+        StepKind::Rules,
+        StepKind::Session,
         StepKind::Pools,
+        StepKind::Shedding,
         StepKind::Steering,
         StepKind::Fallback,
         StepKind::Endpoint,
@@ -65,7 +93,11 @@ impl StepKind {
         match self {
             StepKind::Host => "host",
             StepKind::Https => "https",
+            StepKind::PoolSet => "pool_set",
+            StepKind::Rules => "rules",
+            StepKind::Session => "session",
             StepKind::Pools => "pools",
+            StepKind::Shedding => "shedding",
             StepKind::Steering => "steering",
             StepKind::Fallback => "fallback",
             StepKind::Endpoint => "endpoint",
@@ -89,8 +121,17 @@ pub struct PoolTrace {
     pub reason: String,
     /// Its weight in this load balancer, 0..=1.
     pub weight: f64,
-    /// Chance that this pool is chosen for this request: 0..=1, exact.
+    /// Chance that this pool is chosen for this request: 0..=1, exact unless
+    /// [`Trace::approximate`].
     pub probability: f64,
+    /// What is under way in it, where steering looks at that.
+    pub open: Option<u32>,
+    /// Mean round trip of its probes, if it is known.
+    pub latency_ms: Option<f64>,
+    /// How far it is from the location of the request, if both are known.
+    pub distance_km: Option<f64>,
+    /// Chance that it sheds the request once it is tried; `None`: it cannot.
+    pub shed: Option<f64>,
 }
 
 /// One endpoint of the chosen pool.
@@ -114,6 +155,8 @@ pub struct EndpointTrace {
     pub weight: f64,
     /// Chance that this endpoint is chosen once its pool is: 0..=1, exact.
     pub probability: f64,
+    /// What is under way at it, where steering looks at that.
+    pub open: Option<u32>,
 }
 
 /// What a decision reports to.
@@ -122,8 +165,10 @@ pub(crate) trait Tracer {
     fn step(&mut self, kind: StepKind, text: impl FnOnce() -> String);
     /// The load balancer that matched.
     fn balancer(&mut self, name: &str);
-    /// All candidate pools.
-    fn pools(&mut self, pools: impl FnOnce() -> Vec<PoolTrace>);
+    /// What was found out about the visitor's pin.
+    fn pin(&mut self, pin: impl FnOnce() -> PinTrace);
+    /// All candidate pools, and whether their chances are approximate.
+    fn pools(&mut self, pools: impl FnOnce() -> (Vec<PoolTrace>, bool));
     /// All endpoints of the chosen pool.
     fn endpoints(&mut self, endpoints: impl FnOnce() -> Vec<EndpointTrace>);
 }
@@ -134,7 +179,9 @@ impl Tracer for () {
     #[inline(always)]
     fn balancer(&mut self, _: &str) {}
     #[inline(always)]
-    fn pools(&mut self, _: impl FnOnce() -> Vec<PoolTrace>) {}
+    fn pin(&mut self, _: impl FnOnce() -> PinTrace) {}
+    #[inline(always)]
+    fn pools(&mut self, _: impl FnOnce() -> (Vec<PoolTrace>, bool)) {}
     #[inline(always)]
     fn endpoints(&mut self, _: impl FnOnce() -> Vec<EndpointTrace>) {}
 }
@@ -148,8 +195,12 @@ impl Tracer for Trace {
         self.balancer = Some(name.to_owned());
     }
 
-    fn pools(&mut self, pools: impl FnOnce() -> Vec<PoolTrace>) {
-        self.pools = pools();
+    fn pin(&mut self, pin: impl FnOnce() -> PinTrace) {
+        self.pin = Some(pin());
+    }
+
+    fn pools(&mut self, pools: impl FnOnce() -> (Vec<PoolTrace>, bool)) {
+        (self.pools, self.approximate) = pools();
     }
 
     fn endpoints(&mut self, endpoints: impl FnOnce() -> Vec<EndpointTrace>) {

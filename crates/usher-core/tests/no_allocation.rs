@@ -7,6 +7,7 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use usher_core::affinity::NoPins;
 use usher_core::snapshot::{NoCounts, Snapshot};
 use usher_core::steering::PoolSteering;
 use usher_core::time::Mono;
@@ -43,10 +44,10 @@ fn a_decision_allocates_nothing() {
         for draw in 0..1_000u64 {
             for host in hosts {
                 let request = support::request(host, draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                let decision = snapshot.decide(&request, &NoCounts, Mono::ZERO);
+                let decision = snapshot.decide(&request, &NoCounts, &NoPins, Mono::ZERO);
                 forwarded += u64::from(matches!(
                     decision,
-                    usher_core::decision::Decision::Forward { .. }
+                    usher_core::decision::Decision::Forward(_)
                 ));
             }
         }

@@ -159,7 +159,9 @@ impl Collector for NodeMetrics {
                 let works = match health.state {
                     EndpointState::Healthy => true,
                     EndpointState::Unknown => !monitored,
-                    EndpointState::Critical | EndpointState::Disabled => false,
+                    EndpointState::Critical | EndpointState::Disabled | EndpointState::Draining => {
+                        false
+                    }
                 };
                 let labels = [("pool", pool.name), ("endpoint", endpoint.name.as_str())];
                 let up = i64::from(works && health.lookup == Lookup::Resolves);

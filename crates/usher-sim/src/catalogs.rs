@@ -6,13 +6,17 @@
 use std::time::Duration;
 
 use usher_core::catalog::{
-    Address, Balancer, CodeSet, Draft, Endpoint, EndpointTls, HostPattern, HttpCheck, Member,
-    Monitor, MonitorGroup, MonitorKind, Monitoring, Node, Pool, Reference, Ssl, Zone,
+    Address, Affinity, AffinityAttributes, AffinityMode, Areas, Balancer, CodeSet, Draft, Endpoint,
+    EndpointTls, HostPattern, HttpCheck, Member, Monitor, MonitorGroup, MonitorKind, Monitoring,
+    Node, PinFailover, Places, Pool, PoolSet, PoolSetMatch, Reference, ShedPolicy, Shedding, Ssl,
+    Zone,
 };
 use usher_core::id::{Id, Kind};
+use usher_core::rules::{Condition, FixedResponse, Overrides, PoolMap, Rule, Rules, Transform};
 use usher_core::steering::{EndpointSteering, PoolSteering};
 
 use crate::rng::Rng;
+use crate::visits::{COUNTRIES, NODES, REGIONS};
 
 /// Ports of tcp monitors begin here; no endpoint has such a port.
 pub(crate) const TCP_PORTS: u16 = 10_000;
@@ -71,6 +75,7 @@ fn endpoint(rng: &mut Rng, pool: &str) -> Endpoint {
         enabled: !rng.percent(10),
         weight: weight(rng),
         host_header: None,
+        disabled_at: None,
     }
 }
 
@@ -81,19 +86,141 @@ fn add_endpoint(rng: &mut Rng, pool: &mut Pool) {
     }
 }
 
-fn balancer(rng: &mut Rng, place: usize, pools: &[Pool]) -> Balancer {
+/// Some pools in some order, each once.
+fn some_pools(rng: &mut Rng, pools: &[Pool]) -> Vec<Reference> {
     let mut chosen: Vec<&Pool> = pools.iter().collect();
     for ix in (1..chosen.len()).rev() {
         chosen.swap(ix, rng.below(ix + 1));
     }
     chosen.truncate(rng.within(1, pools.len()));
     let to = |pool: &Pool| reference(Kind::Pool, &pool.name);
+    chosen.into_iter().map(to).collect()
+}
+
+fn map(rng: &mut Rng, codes: &[&str], pools: &[Pool]) -> PoolMap<Reference> {
+    let mut map = Vec::new();
+    for code in codes {
+        if rng.percent(30) {
+            map.push(((*code).to_owned(), some_pools(rng, pools)));
+        }
+    }
+    map
+}
+
+fn affinity(rng: &mut Rng) -> Affinity {
+    let mode = *rng.pick(&AffinityMode::ALL);
+    let (min, max) = mode.ttl_range();
+    let failovers = [
+        PinFailover::None,
+        PinFailover::Temporary,
+        PinFailover::Sticky,
+    ];
+    let kinds = if mode == AffinityMode::Header { 2 } else { 3 };
+    Affinity {
+        mode,
+        ttl: rng.percent(50).then(|| *rng.pick(&[min, max])),
+        attributes: AffinityAttributes {
+            drain: Duration::from_secs(if rng.percent(50) {
+                rng.below(200) as u64
+            } else {
+                0
+            }),
+            failover: failovers[rng.below(kinds)],
+            headers: match mode {
+                AffinityMode::Header => vec!["x-visitor".to_owned()],
+                _ => Vec::new(),
+            },
+            ..AffinityAttributes::default()
+        },
+    }
+}
+
+fn rule(rng: &mut Rng, pools: &[Pool]) -> Rule<Reference> {
+    let condition = *rng.pick(&["", "http.request.method eq \"POST\""]);
+    let steerings: Vec<PoolSteering> = PoolSteering::ALL.to_vec();
+    Rule {
+        name: String::new(),
+        condition: Condition::parse(condition).expect("valid"),
+        disabled: rng.percent(10),
+        priority: rng.percent(50).then(|| rng.below(3) as u64),
+        terminates: rng.percent(20),
+        fixed_response: rng.percent(5).then(|| FixedResponse {
+            status: 503,
+            content_type: None,
+            location: None,
+            body: String::new(),
+        }),
+        overrides: Overrides {
+            default_pools: rng.percent(30).then(|| some_pools(rng, pools)),
+            fallback: rng
+                .percent(20)
+                .then(|| reference(Kind::Pool, &rng.pick(pools).name)),
+            steering: rng.percent(30).then(|| *rng.pick(&steerings)),
+            weight_default: rng.percent(20).then(|| weight(rng)),
+            affinity_ttl: rng.percent(20).then(|| Duration::from_secs(3_600)),
+            failover_across_pools: rng.percent(20).then_some(true),
+            ..Overrides::default()
+        },
+        transform: Transform::default(),
+    }
+}
+
+fn pool_set(rng: &mut Rng, pools: &[Pool]) -> PoolSet {
+    let codes = |rng: &mut Rng, codes: &[&str]| match rng.percent(40) {
+        true => vec![(*rng.pick(codes)).to_owned()],
+        false => Vec::new(),
+    };
+    let regions = REGIONS.map(|region| region.code());
+    let places = Places {
+        pops: codes(rng, &NODES),
+        countries: codes(rng, &COUNTRIES),
+        regions: codes(rng, &regions),
+    };
+    let empty = places == Places::default();
+    let steerings = [
+        PoolSteering::Off,
+        PoolSteering::Random,
+        PoolSteering::Proximity,
+    ];
+    PoolSet {
+        disabled: rng.percent(10),
+        matching: Some(PoolSetMatch {
+            default: empty,
+            places: (!empty).then_some(places),
+        }),
+        pools: some_pools(rng, pools),
+        weight_default: rng.percent(50).then(|| weight(rng)),
+        fallback: rng
+            .percent(50)
+            .then(|| reference(Kind::Pool, &rng.pick(pools).name)),
+        steering: *rng.pick(&steerings),
+        ..PoolSet::default()
+    }
+}
+
+fn shedding(rng: &mut Rng) -> Shedding {
+    let percent = |rng: &mut Rng| match rng.below(8) {
+        0 => 100.0,
+        1 | 2 => rng.below(100) as f64,
+        _ => 0.0,
+    };
+    Shedding {
+        default_percent: percent(rng),
+        default_policy: *rng.pick(&[ShedPolicy::Random, ShedPolicy::Hash]),
+        session_percent: percent(rng),
+    }
+}
+
+fn balancer(rng: &mut Rng, place: usize, pools: &[Pool]) -> Balancer {
+    let chosen = some_pools(rng, pools);
     let mut weights = Vec::new();
     for pool in &chosen {
         if rng.percent(60) {
-            weights.push((to(pool), weight(rng)));
+            weights.push((pool.clone(), weight(rng)));
         }
     }
+    let sets = if rng.percent(25) { rng.within(1, 2) } else { 0 };
+    let rules = if rng.percent(40) { rng.within(1, 3) } else { 0 };
     let name = format!("lb{place}.example.com");
     Balancer {
         id: Id::derive("default", Kind::Balancer, &name),
@@ -102,11 +229,21 @@ fn balancer(rng: &mut Rng, place: usize, pools: &[Pool]) -> Balancer {
         zone: "example.com".to_owned(),
         description: String::new(),
         enabled: !rng.percent(5),
-        pools: chosen.into_iter().map(to).collect(),
-        fallback: to(rng.pick(pools)),
+        pools: chosen,
+        fallback: reference(Kind::Pool, &rng.pick(pools).name),
         steering: *rng.pick(&PoolSteering::ALL),
         weight_default: weight(rng),
         weights,
+        areas: Areas {
+            pops: map(rng, &NODES, pools),
+            countries: map(rng, &COUNTRIES, pools),
+            regions: map(rng, &REGIONS.map(|region| region.code()), pools),
+        },
+        location: Default::default(),
+        affinity: affinity(rng),
+        failover_across_pools: rng.percent(40),
+        pool_sets: (0..sets).map(|_| pool_set(rng, pools)).collect(),
+        rules: Rules::new((0..rules).map(|_| rule(rng, pools)).collect()),
     }
 }
 
@@ -163,6 +300,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Draft {
         members: members.collect(),
     };
     let many = rng.percent(10);
+    let sheds = rng.percent(30);
     let pools: Vec<Pool> = (0..rng.within(1, 5))
         .map(|place| {
             let name = format!("p{place}");
@@ -176,11 +314,22 @@ pub(crate) fn draw(rng: &mut Rng) -> Draft {
                 description: String::new(),
                 enabled: !rng.percent(8),
                 endpoints: Vec::new(),
-                steering: EndpointSteering::Random,
+                steering: *rng.pick(&EndpointSteering::ALL),
                 endpoints_min: rng.below(4) as u32,
                 monitoring,
                 tls: EndpointTls::default(),
                 name,
+                coordinates: rng
+                    .percent(70)
+                    .then(|| (rng.below(90) as f64, rng.below(180) as f64)),
+                shedding: if sheds {
+                    shedding(rng)
+                } else {
+                    Shedding::default()
+                },
+                slow_start: rng
+                    .percent(25)
+                    .then(|| Duration::from_secs(rng.within(1, 60) as u64)),
             };
             for _ in 0..if many { 60 } else { rng.within(1, 5) } {
                 add_endpoint(rng, &mut pool);
@@ -199,6 +348,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Draft {
         pools,
         balancers,
         interval_min: Duration::from_secs(1),
+        hash_key: Default::default(),
     }
 }
 

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use usher_core::catalog::{BalancerIx, MonitorKind};
-use usher_core::decision::{Decision, Refusal};
+use usher_core::affinity::{NoPins, Pin};
+use usher_core::catalog::{AffinityMode, BalancerIx, MonitorKind, PinFailover};
+use usher_core::decision::{Decision, Forward, PinOrder, PinOutcome, Refusal};
 use usher_core::engine::{
     FIRST_PROBES_IN_FLIGHT_MAX, PROBE_LOST_AFTER, PROBES_IN_FLIGHT_MAX, PUBLISH_GAP, READY_TIMEOUT,
 };
 use usher_core::health::EndpointState;
 use usher_core::probe::ProbeOrder;
-use usher_core::request::{Request, Scheme};
-use usher_core::snapshot::{NoCounts, Snapshot};
+use usher_core::snapshot::{Lookup, NoCounts, Snapshot};
 
 use crate::model::Target;
+use crate::plan::{Ask, Hold, Plan};
+use crate::visits::{Brought, Visit};
 use crate::world::{Mode, RTT_MAX, World};
 
 /// Visitors after a step.
@@ -103,6 +105,21 @@ impl World {
         for (view, pool) in snapshot.pools().zip(&self.model.draft.pools) {
             for ((_, known, health), endpoint) in view.endpoints().zip(&pool.endpoints) {
                 let expected = self.model.endpoint_state(pool, endpoint);
+                let (latency, doubtful) = match expected {
+                    EndpointState::Disabled => (None, false),
+                    _ => self.model.latency(pool, endpoint, self.now),
+                };
+                let known_latency = health.latency.map(|latency| latency.as_nanos() as f64);
+                let near = match (latency, known_latency) {
+                    (Some(one), Some(other)) => (one - other).abs() < 4.0,
+                    (one, other) => one.is_none() && other.is_none(),
+                };
+                ensure(near || doubtful, || {
+                    format!(
+                        "endpoint {}/{}: latency {known_latency:?}, not {latency:?}",
+                        pool.name, endpoint.name
+                    )
+                })?;
                 ensure(
                     health.state == expected && known.name == endpoint.name,
                     || {
@@ -132,42 +149,66 @@ impl World {
         Ok(())
     }
 
+    /// What an explanation says of one visitor is what the model says.
     fn check_shares(&self, snapshot: &Snapshot, ix: BalancerIx) -> Held {
-        let (decision, trace) = snapshot.explain(&request(snapshot, ix, 0), &NoCounts, self.now);
-        let expected = self.model.shares(ix.at());
-        let Some(expected) = expected else {
-            let refused = matches!(
-                decision,
-                Decision::Refuse {
-                    reason: Refusal::NoEndpoint,
-                    ..
-                }
-            );
-            return ensure(refused, || format!("{decision:?} where nothing is left"));
+        let (model, balancer) = (&self.model, snapshot.catalog().balancer(ix));
+        let mut rng = self.rng.clone();
+        let visitor = rng.pick(&self.crowd.visitors).clone();
+        let visit = Visit::draw(&mut rng, &visitor, self.wall());
+        let request = visit.request(&balancer.name, rng.draw());
+        let (decision, trace) = snapshot.explain(&request, &NoCounts, &NoPins, self.now);
+        let Some(plan) = Plan::of(balancer, &visit) else {
+            let answered = matches!(decision, Decision::Respond { .. });
+            return ensure(answered, || format!("{decision:?} where a rule answers"));
         };
+        let ask = Ask {
+            model,
+            snapshot,
+            plan: &plan,
+            visit: &visit,
+            now: self.now,
+        };
+        let shares = ask.shares(None);
         for pool in &trace.pools {
-            let share = expected.pools.get(&pool.name).copied().unwrap_or(0.0);
+            let share = shares.pools.get(&pool.name).copied().unwrap_or(0.0);
             ensure((pool.probability - share).abs() < 1e-9, || {
-                format!("pool {} has {}, not {share}", pool.name, pool.probability)
+                format!(
+                    "pool {} has {}, not {share}, of {visit:?} {plan:?}",
+                    pool.name, pool.probability
+                )
             })?;
         }
-        let Decision::Forward { attempts, .. } = decision else {
-            return Err(format!("{decision:?}"));
-        };
-        ensure(attempts.first.fallback == expected.fallback, || {
-            format!("fallback: {}", expected.fallback)
+        let sum: f64 = trace.pools.iter().map(|pool| pool.probability).sum();
+        let whole: f64 = shares.pools.values().sum();
+        ensure((sum - whole).abs() < 1e-9, || {
+            format!("chances of pools add up to {sum}")
         })?;
-        let pool = snapshot.pool(attempts.first.pool).name;
+        let (name, fallback) = match decision {
+            Decision::Forward(forward) => {
+                let first = forward.attempts.first;
+                (snapshot.pool(first.pool).name, first.fallback)
+            }
+            _ => (plan.fallback.text.as_str(), true),
+        };
+        let mut pools = model.draft.pools.iter();
+        let pool = pools.find(|pool| pool.name == name).ok_or("no such pool")?;
+        let expected = ask.inside(pool, fallback);
+        let refused = matches!(
+            decision,
+            Decision::Refuse {
+                reason: Refusal::NoEndpoint,
+                ..
+            }
+        );
+        ensure(refused == expected.is_empty(), || {
+            format!("{decision:?} where {expected:?}")
+        })?;
         for endpoint in &trace.endpoints {
-            let share = expected
-                .endpoints
-                .get(&format!("{pool}/{}", endpoint.name))
-                .copied()
-                .unwrap_or(0.0);
-            ensure((endpoint.probability - share).abs() < 1e-9, || {
+            let share = expected.get(&endpoint.name).copied().unwrap_or(0.0);
+            ensure((endpoint.probability - share).abs() < 1e-6, || {
                 format!(
-                    "endpoint {pool}/{} has {}, not {share}",
-                    endpoint.name, endpoint.probability
+                    "endpoint {}/{} has {}, not {share}",
+                    pool.name, endpoint.name, endpoint.probability
                 )
             })?;
         }
@@ -192,83 +233,229 @@ impl World {
         })
     }
 
-    /// Visitors go only where they may, and a crowd follows the weights.
+    /// Visitors go only where they may and stay where they are, and a crowd follows the weights.
     fn visit(&mut self, place: usize, visitors: usize) -> Held {
         let Some(snapshot) = self.published.clone() else {
             return Ok(());
         };
-        let ix = BalancerIx(place as u32);
         let draft = snapshot.catalog().draft();
         if place >= draft.balancers.len() || !draft.balancers[place].enabled {
             return Ok(());
         }
-        let mut counts: BTreeMap<String, f64> = BTreeMap::new();
-        let (_, trace) = snapshot.explain(&request(&snapshot, ix, 0), &NoCounts, self.now);
-        for visitor in 0..visitors {
-            let draw = self.rng.draw();
-            let decision = snapshot.decide(&request(&snapshot, ix, draw), &NoCounts, self.now);
-            if visitor < VISITORS {
-                let (explained, _) =
-                    snapshot.explain(&request(&snapshot, ix, draw), &NoCounts, self.now);
-                ensure(decision == explained, || {
-                    format!("{decision:?} explained as {explained:?}")
-                })?;
-            }
-            let Decision::Forward { attempts, .. } = decision else {
-                self.figures.refused += 1;
-                continue;
-            };
-            self.figures.forwarded += 1;
-            self.figures.to_fallback += u64::from(attempts.first.fallback);
-            for attempt in [Some(attempts.first), attempts.retry].into_iter().flatten() {
-                let health = snapshot.endpoint_health(attempt.endpoint);
-                let pool = snapshot.pool(attempt.pool);
-                ensure(health.state != EndpointState::Disabled, || {
-                    "traffic to a disabled endpoint".to_owned()
-                })?;
-                ensure(attempt.pool == attempts.first.pool, || {
-                    "retry in another pool".to_owned()
-                })?;
-                let works =
-                    |state| state == EndpointState::Healthy || state == EndpointState::Unknown;
-                let others = pool.endpoints().any(|(_, _, other)| {
-                    other.state == EndpointState::Healthy && {
-                        other.lookup == usher_core::snapshot::Lookup::Resolves
-                    }
-                });
-                ensure(works(health.state) || (attempt.fallback && !others), || {
-                    format!(
-                        "traffic to an endpoint that is {} in pool {}",
-                        health.state, pool.name
-                    )
-                })?;
-                let listed = draft.balancers[place]
-                    .pools
-                    .iter()
-                    .any(|listed| listed.id == pool.id);
-                ensure(listed || attempt.fallback, || {
-                    format!("traffic to pool {}, which is not listed", pool.name)
-                })?;
-            }
-            ensure(
-                attempts
-                    .retry
-                    .is_none_or(|retry| retry.endpoint != attempts.first.endpoint),
-                || "retry at the same endpoint".to_owned(),
-            )?;
-            *counts
-                .entry(snapshot.pool(attempts.first.pool).name.to_owned())
-                .or_default() += 1.0;
+        // Until it is published, the model is ahead of the snapshot: then only what does not depend
+        // on it is held against it.
+        let current = self.model.draft == *draft && self.states_are_published(&snapshot);
+        for _ in 0..VISITORS {
+            self.visit_one(&snapshot, BalancerIx(place as u32), current)?;
         }
-        if visitors == CROWD && !counts.is_empty() {
-            for pool in &trace.pools {
-                let (n, p) = (visitors as f64, pool.probability);
-                let off = (counts.get(&pool.name).copied().unwrap_or(0.0) - n * p).abs();
-                let bound = SIGMAS * (n * p * (1.0 - p)).sqrt();
-                ensure(off <= bound + 1e-6, || {
-                    format!("pool {} is {off} visitors off its share of {p}", pool.name)
+        if visitors == CROWD {
+            self.visit_crowd(&snapshot, BalancerIx(place as u32))?;
+        }
+        Ok(())
+    }
+
+    fn states_are_published(&self, snapshot: &Snapshot) -> bool {
+        snapshot
+            .pools()
+            .zip(&self.model.draft.pools)
+            .all(|(view, pool)| {
+                view.state == self.model.pool_state(pool)
+                    && view
+                        .endpoints()
+                        .zip(&pool.endpoints)
+                        .all(|((_, _, health), endpoint)| {
+                            let lookup = health.lookup == Lookup::Resolves;
+                            let works = health.drain.is_none_or(|drain| {
+                                !self.model.is_draining(pool, endpoint)
+                                    || drain.works == self.model.passes(pool, endpoint)
+                            });
+                            health.state == self.model.endpoint_state(pool, endpoint)
+                                && lookup == self.model.resolves(endpoint)
+                                && works
+                        })
+            })
+    }
+
+    fn visit_one(&mut self, snapshot: &Snapshot, ix: BalancerIx, current: bool) -> Held {
+        let balancer = snapshot.catalog().balancer(ix).clone();
+        let who = self.rng.below(self.crowd.visitors.len());
+        let visitor = self.crowd.visitors[who].clone();
+        let time = self.wall();
+        let visit = Visit::draw(&mut self.rng, &visitor, time);
+        let request = visit.request(&balancer.name, self.rng.draw());
+        let brought = Brought {
+            cookies: &visitor.cookies,
+            table: &self.crowd.table,
+        };
+        let decision = snapshot.decide(&request, &NoCounts, &brought, self.now);
+        let (explained, trace) = snapshot.explain(&request, &NoCounts, &brought, self.now);
+        ensure(decision == explained, || {
+            format!("{decision:?} explained as {explained:?}")
+        })?;
+        let plan = Plan::of(&balancer, &visit);
+        let Some(plan) = plan else {
+            self.figures.answered += 1;
+            let answered = matches!(decision, Decision::Respond { .. });
+            return ensure(answered, || format!("{decision:?} where a rule answers"));
+        };
+        let Decision::Forward(forward) = decision else {
+            self.figures.refused += 1;
+            return Ok(());
+        };
+        self.figures.forwarded += 1;
+        self.figures.to_fallback += u64::from(forward.attempts.first.fallback);
+        self.check_attempts(snapshot, &plan, &forward)?;
+
+        let pin = match plan.affinity {
+            AffinityMode::None => None,
+            AffinityMode::Cookie | AffinityMode::IpCookie => {
+                visitor.cookies.get(&balancer.id).copied()
+            }
+            AffinityMode::Header => {
+                let key = forward.affinity.first.action.and_then(|action| action.key);
+                key.and_then(|key| self.crowd.table.get(&key).copied())
+            }
+        };
+        let known = plan.affinity != AffinityMode::None
+            && (plan.affinity != AffinityMode::Header || visit.has_header());
+        let ask = Ask {
+            model: &self.model,
+            snapshot,
+            plan: &plan,
+            visit: &visit,
+            now: self.now,
+        };
+        let first = forward.affinity.first;
+        let hold = ask.hold(&balancer, pin.as_ref());
+        let expected = match hold {
+            _ if !known => PinOutcome::None,
+            Hold::Yes => PinOutcome::Kept,
+            Hold::Never => PinOutcome::New,
+            Hold::Broken | Hold::Shed(_) => PinOutcome::Moved,
+        };
+        ensure(!current || first.outcome == expected, || {
+            format!(
+                "the pin {pin:?} is {:?}, not {expected:?} ({hold:?})",
+                first.outcome
+            )
+        })?;
+        let kept = first.outcome == PinOutcome::Kept;
+        let to = snapshot.endpoint(forward.attempts.first.endpoint).id;
+        ensure(!kept || pin.is_some_and(|pin| pin.endpoint == to), || {
+            format!("a visitor pinned by {pin:?} was sent elsewhere")
+        })?;
+        let renewed = !kept || plan.renews || plan.affinity == AffinityMode::Header;
+        ensure(first.action.is_some() == (known && renewed), || {
+            format!("{first:?} with a pin that is renewed: {renewed}")
+        })?;
+        if let (true, Hold::Shed(pool), Some(pin)) = (current, &hold, pin) {
+            let shares = ask.shares(Some(*pool));
+            for traced in &trace.pools {
+                let share = shares.pools.get(&traced.name).copied().unwrap_or(0.0);
+                ensure((traced.probability - share).abs() < 1e-9, || {
+                    format!("shed from {pin:?}: pool {} has not {share}", traced.name)
                 })?;
             }
+        }
+        self.figures.kept += u64::from(kept);
+        self.figures.moved += u64::from(first.outcome == PinOutcome::Moved);
+        let health = snapshot.endpoint_health(forward.attempts.first.endpoint);
+        self.figures.draining += u64::from(health.state == EndpointState::Draining);
+        if let Some(action) = first.action {
+            match snapshot.pin(ix, &action) {
+                PinOrder::SetCookie(pin) => {
+                    let pin = Pin::decode(&pin.encode()).ok_or("a pin does not come back")?;
+                    self.crowd.visitors[who].cookies.insert(balancer.id, pin);
+                }
+                PinOrder::Remember(key, pin) => {
+                    self.crowd.table.insert(key, pin);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_attempts(&mut self, snapshot: &Snapshot, plan: &Plan, forward: &Forward) -> Held {
+        let attempts = forward.attempts;
+        let kept = forward.affinity.first.outcome == PinOutcome::Kept;
+        let all = [(Some(attempts.first), kept), (attempts.retry, false)];
+        for (attempt, pinned) in all {
+            let Some(attempt) = attempt else { continue };
+            let health = snapshot.endpoint_health(attempt.endpoint);
+            let pool = snapshot.pool(attempt.pool);
+            let off = health.state == EndpointState::Disabled;
+            ensure(!off, || "traffic to a disabled endpoint".to_owned())?;
+            let draining = health.state == EndpointState::Draining;
+            ensure(!draining || pinned, || {
+                "new traffic to a draining endpoint".to_owned()
+            })?;
+            let works = matches!(
+                health.state,
+                EndpointState::Healthy | EndpointState::Unknown
+            );
+            let others = pool.endpoints().any(|(_, _, other)| {
+                other.state == EndpointState::Healthy && other.lookup == Lookup::Resolves
+            });
+            ensure(works || draining || (attempt.fallback && !others), || {
+                format!(
+                    "traffic to an endpoint that is {} in pool {}",
+                    health.state, pool.name
+                )
+            })?;
+            ensure(plan.names(pool.id), || {
+                format!("traffic to pool {}, not named", pool.name)
+            })?;
+            ensure(attempt.fallback || pinned || pool.usable, || {
+                format!("traffic to pool {}, which is {}", pool.name, pool.state)
+            })?;
+        }
+        let failover = plan.attributes.failover;
+        let Some(retry) = attempts.retry else {
+            return Ok(());
+        };
+        ensure(retry.endpoint != attempts.first.endpoint, || {
+            "retry at the same endpoint".to_owned()
+        })?;
+        let across = retry.pool != attempts.first.pool;
+        self.figures.across += u64::from(across);
+        ensure(plan.across || !across, || {
+            "retry in another pool".to_owned()
+        })?;
+        ensure(!kept || failover != PinFailover::None, || {
+            "a pinned request is retried".to_owned()
+        })
+    }
+
+    /// Shares of visitors who are nobody's.
+    fn visit_crowd(&mut self, snapshot: &Snapshot, ix: BalancerIx) -> Held {
+        let balancer = snapshot.catalog().balancer(ix).clone();
+        let visitor = self.crowd.visitors[0].clone();
+        let time = self.wall();
+        let visit = Visit::draw(&mut self.rng, &visitor, time);
+        let mut counts: BTreeMap<String, f64> = BTreeMap::new();
+        let request = visit.request(&balancer.name, 0);
+        let (_, trace) = snapshot.explain(&request, &NoCounts, &NoPins, self.now);
+        for _ in 0..CROWD {
+            let request = visit.request(&balancer.name, self.rng.draw());
+            if let Decision::Forward(forward) =
+                snapshot.decide(&request, &NoCounts, &NoPins, self.now)
+            {
+                let pool = snapshot.pool(forward.attempts.first.pool).name;
+                *counts.entry(pool.to_owned()).or_default() += 1.0;
+            }
+        }
+        let sent: f64 = counts.values().sum();
+        // Where some of the pools can only refuse, there is nothing to count.
+        if sent as usize != CROWD {
+            return Ok(());
+        }
+        for pool in &trace.pools {
+            let (n, p) = (CROWD as f64, pool.probability);
+            let off = (counts.get(&pool.name).copied().unwrap_or(0.0) - n * p).abs();
+            let bound = SIGMAS * (n * p * (1.0 - p)).sqrt();
+            ensure(off <= bound + 1e-6, || {
+                format!("pool {} is {off} visitors off its share of {p}", pool.name)
+            })?;
         }
         Ok(())
     }
@@ -305,18 +492,5 @@ impl World {
             })?;
         }
         Ok(())
-    }
-}
-
-fn request(snapshot: &Snapshot, ix: BalancerIx, draw: u64) -> Request<'_> {
-    let host = &snapshot.catalog().balancer(ix).name;
-    let client = [198, 51, 100, 1].into();
-    Request {
-        host,
-        method: "GET",
-        uri: "/",
-        scheme: Scheme::Http,
-        client,
-        draw,
     }
 }

@@ -10,7 +10,9 @@
 mod catalogs;
 mod invariants;
 pub mod model;
+mod plan;
 mod rng;
+mod visits;
 mod world;
 
 pub use world::{Figures, World};

@@ -4,11 +4,15 @@
 //! else anew whenever it is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use usher_core::catalog::{Address, Draft, Endpoint, Monitor, MonitorKind, Monitoring, Pool};
+use usher_core::catalog::{
+    Address, AffinityMode, Draft, Endpoint, Monitor, MonitorKind, Monitoring, Pool,
+};
 use usher_core::health::{EndpointState, PoolState};
+use usher_core::id::Id;
 use usher_core::probe::{Probe, ProbeId, ProbeResult};
-use usher_core::steering::PoolSteering;
+use usher_core::time::{Mono, Wall};
 
 use crate::catalogs::TCP_PORTS;
 
@@ -23,6 +27,8 @@ pub(crate) struct History {
     pub(crate) results: Vec<bool>,
     /// Attempts of the present probe that timed out.
     pub(crate) timeouts: u32,
+    /// Round trips of probes that passed, and when they ended.
+    pub(crate) rtts: Vec<(f64, Mono)>,
 }
 
 /// What ought to be the case.
@@ -33,25 +39,28 @@ pub struct Model {
     pub(crate) flights: BTreeMap<ProbeId, Target>,
     /// Whether each hostname resolves; `None` before the first answer.
     pub(crate) hosts: BTreeMap<String, Option<bool>>,
-}
-
-/// Where one load balancer's traffic goes: pools and endpoints by name, with their chances.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Shares {
-    pub(crate) pools: BTreeMap<String, f64>,
-    /// By `pool/endpoint`.
-    pub(crate) endpoints: BTreeMap<String, f64>,
-    pub(crate) fallback: bool,
+    /// Every endpoint that is turned off, and since when if that was seen.
+    pub(crate) off_since: BTreeMap<Id, Option<Wall>>,
+    /// What time it is.
+    pub(crate) time: Wall,
 }
 
 impl Model {
-    pub(crate) fn new(draft: Draft) -> Model {
+    pub(crate) fn new(draft: Draft, time: Wall) -> Model {
         let mut model = Model {
             draft: draft.clone(),
             histories: BTreeMap::new(),
             flights: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            off_since: BTreeMap::new(),
+            time,
         };
+        // Nothing was there before: nobody saw an endpoint being turned off.
+        for endpoint in draft.pools.iter().flat_map(|pool| &pool.endpoints) {
+            if !endpoint.enabled {
+                model.off_since.insert(endpoint.id, None);
+            }
+        }
         model.reload(draft);
         model
     }
@@ -117,11 +126,56 @@ impl Model {
             .count()
     }
 
+    /// For how long the pins of a pool's endpoints may hold at most.
+    fn drain_max(&self, pool: &Pool) -> Duration {
+        let mut longest = Duration::ZERO;
+        for balancer in &self.draft.balancers {
+            let mut named = false;
+            balancer.for_each_pool(&mut |listed| named |= listed.id == pool.id);
+            if named && balancer.affinity.mode != AffinityMode::None {
+                longest = longest.max(balancer.affinity.attributes.drain);
+            }
+        }
+        longest
+    }
+
+    /// Whether pins to an endpoint that is turned off may still hold.
+    fn drains(&self, pool: &Pool, endpoint: &Endpoint) -> bool {
+        let began = self.off_since.get(&endpoint.id).copied().flatten();
+        let ends = began.map(|began| began.after(self.drain_max(pool)));
+        pool.enabled && !endpoint.enabled && ends.is_some_and(|ends| self.time < ends)
+    }
+
+    pub(crate) fn is_draining(&self, pool: &Pool, endpoint: &Endpoint) -> bool {
+        self.drains(pool, endpoint)
+    }
+
+    fn serves(&self, pool: &Pool, endpoint: &Endpoint) -> bool {
+        pool.enabled && (endpoint.enabled || self.drains(pool, endpoint))
+    }
+
+    /// It is this time now; what is drained by it is not probed any more.
+    pub(crate) fn at(&mut self, time: Wall) {
+        let draining = |model: &Model| {
+            let pools = model.draft.pools.iter();
+            let all = pools.flat_map(|pool| pool.endpoints.iter().map(move |one| (pool, one)));
+            all.filter(|(pool, one)| model.drains(pool, one)).count()
+        };
+        let before = draining(self);
+        self.time = time;
+        if draining(self) != before {
+            self.reload(self.draft.clone());
+        }
+    }
+
     pub(crate) fn wanted(&self) -> BTreeSet<Target> {
         let mut wanted = BTreeSet::new();
         for pool in self.draft.pools.iter().filter(|pool| pool.enabled) {
             for (monitor, _, _) in self.members(pool) {
-                let enabled = pool.endpoints.iter().filter(|endpoint| endpoint.enabled);
+                let enabled = pool
+                    .endpoints
+                    .iter()
+                    .filter(|endpoint| self.serves(pool, endpoint));
                 wanted.extend(enabled.map(|endpoint| self.target_of(monitor, endpoint)));
             }
         }
@@ -130,6 +184,19 @@ impl Model {
 
     pub(crate) fn reload(&mut self, draft: Draft) {
         let before = std::mem::replace(&mut self.draft, draft);
+        let was_on = |id: Id| {
+            let mut endpoints = before.pools.iter().flat_map(|pool| &pool.endpoints);
+            endpoints.any(|endpoint| endpoint.id == id && endpoint.enabled)
+        };
+        let mut off_since = BTreeMap::new();
+        for endpoint in self.draft.pools.iter().flat_map(|pool| &pool.endpoints) {
+            if !endpoint.enabled {
+                let known = self.off_since.get(&endpoint.id).copied().flatten();
+                let seen = was_on(endpoint.id).then_some(self.time);
+                off_since.insert(endpoint.id, known.or(seen));
+            }
+        }
+        self.off_since = off_since;
         let monitors: Vec<Monitor> = self.draft.monitors.clone();
         // A monitor without a port of its own keeps its targets when only its path changes; one that
         // became another type has nothing to remember.
@@ -158,7 +225,11 @@ impl Model {
 
         let mut hosts = BTreeMap::new();
         for pool in self.draft.pools.iter().filter(|pool| pool.enabled) {
-            for endpoint in pool.endpoints.iter().filter(|endpoint| endpoint.enabled) {
+            for endpoint in pool
+                .endpoints
+                .iter()
+                .filter(|endpoint| self.serves(pool, endpoint))
+            {
                 if let Address::Host(host) = &endpoint.address {
                     hosts.insert(host.clone(), self.hosts.get(host).copied().flatten());
                 }
@@ -168,7 +239,7 @@ impl Model {
     }
 
     /// The end of an attempt; `None` for a result: nobody answered for it.
-    pub(crate) fn probed(&mut self, probe: ProbeId, result: Option<&ProbeResult>) {
+    pub(crate) fn probed(&mut self, probe: ProbeId, result: Option<&ProbeResult>, now: Mono) {
         let Some(target) = self.flights.remove(&probe) else {
             return;
         };
@@ -184,6 +255,9 @@ impl Model {
             return;
         }
         history.timeouts = 0;
+        if let Some(ProbeResult::Pass { rtt, .. }) = result {
+            history.rtts.push((rtt.as_nanos() as f64, now));
+        }
         history.results.push(passed);
         let needed = if passed {
             monitor.consecutive_up
@@ -203,9 +277,15 @@ impl Model {
     }
 
     pub(crate) fn endpoint_state(&self, pool: &Pool, endpoint: &Endpoint) -> EndpointState {
-        if !pool.enabled || !endpoint.enabled {
-            return EndpointState::Disabled;
+        match () {
+            () if self.drains(pool, endpoint) => EndpointState::Draining,
+            () if !pool.enabled || !endpoint.enabled => EndpointState::Disabled,
+            () => self.judged(pool, endpoint),
         }
+    }
+
+    /// What its monitors say.
+    fn judged(&self, pool: &Pool, endpoint: &Endpoint) -> EndpointState {
         let (mut up, mut down, mut vetoed) = (0, 0, false);
         for (monitor, votes, decisive) in self.members(pool) {
             match self.histories[&self.target_of(monitor, endpoint)].verdict {
@@ -223,6 +303,45 @@ impl Model {
             () if vetoed || down > up => EndpointState::Critical,
             () => EndpointState::Healthy,
         }
+    }
+
+    /// Whether whoever is pinned there may stay, as far as monitors say.
+    pub(crate) fn passes(&self, pool: &Pool, endpoint: &Endpoint) -> bool {
+        pool.monitoring == Monitoring::None || self.judged(pool, endpoint) == EndpointState::Healthy
+    }
+
+    /// The mean round trip of each monitor that votes, and of all of them; and whether one of them
+    /// is near the age at which it says nothing any more.
+    pub(crate) fn latency(
+        &self,
+        pool: &Pool,
+        endpoint: &Endpoint,
+        now: Mono,
+    ) -> (Option<f64>, bool) {
+        let (mut means, mut doubtful) = (Vec::new(), false);
+        for (monitor, _, _) in self
+            .members(pool)
+            .into_iter()
+            .filter(|(_, votes, _)| *votes)
+        {
+            let history = &self.histories[&self.target_of(monitor, endpoint)];
+            let Some(&(first, _)) = history.rtts.first() else {
+                continue;
+            };
+            let rest = history.rtts[1..].iter();
+            let mean = rest.fold(first, |mean, (rtt, _)| 0.2 * rtt + 0.8 * mean);
+            let age = history
+                .rtts
+                .last()
+                .map_or(Duration::ZERO, |&(_, at)| now.since(at));
+            let limit = Duration::from_secs(600).max(self.draft.monitors[monitor].interval * 3);
+            doubtful |= age > limit - Duration::from_secs(120);
+            if age <= limit {
+                means.push(mean.round());
+            }
+        }
+        let mean = means.iter().sum::<f64>() / means.len() as f64;
+        ((!means.is_empty()).then_some(mean), doubtful)
     }
 
     pub(crate) fn pool_state(&self, pool: &Pool) -> PoolState {
@@ -252,7 +371,7 @@ impl Model {
         }
     }
 
-    fn resolves(&self, endpoint: &Endpoint) -> bool {
+    pub(crate) fn resolves(&self, endpoint: &Endpoint) -> bool {
         match &endpoint.address {
             Address::Ip(_) => true,
             Address::Host(host) => self.hosts.get(host).copied().flatten() == Some(true),
@@ -266,19 +385,24 @@ impl Model {
         self.resolves(endpoint) && (state == EndpointState::Healthy || unjudged)
     }
 
-    fn candidates<'a>(&self, pool: &'a Pool) -> Vec<(&'a str, f64)> {
-        let carried = match self.pool_state(pool) {
+    /// Whether a pool is there for traffic.
+    pub(crate) fn carries(&self, pool: &Pool) -> bool {
+        match self.pool_state(pool) {
             PoolState::Healthy | PoolState::Degraded => true,
             PoolState::Unknown => pool.monitoring == Monitoring::None,
             PoolState::Critical | PoolState::Disabled => false,
-        };
+        }
+    }
+
+    pub(crate) fn candidates<'a>(&self, pool: &'a Pool) -> Vec<(&'a str, f64)> {
+        let carried = self.carries(pool);
         let all = pool.endpoints.iter().filter(|_| carried);
         let all = all.filter(|endpoint| endpoint.weight > 0.0 && self.works(pool, endpoint));
         all.map(|endpoint| (endpoint.name.as_str(), endpoint.weight))
             .collect()
     }
 
-    fn last_resort<'a>(&self, pool: &'a Pool) -> Vec<(&'a str, f64)> {
+    pub(crate) fn last_resort<'a>(&self, pool: &'a Pool) -> Vec<(&'a str, f64)> {
         let all = || pool.endpoints.iter().filter(|_| pool.enabled);
         let mut left: Vec<&Endpoint> = all()
             .filter(|endpoint| self.works(pool, endpoint))
@@ -293,62 +417,5 @@ impl Model {
         left.into_iter()
             .map(|endpoint| (endpoint.name.as_str(), weight(endpoint)))
             .collect()
-    }
-
-    /// Where the load balancer at `place` sends its traffic; `None`: nowhere.
-    pub(crate) fn shares(&self, place: usize) -> Option<Shares> {
-        let balancer = &self.draft.balancers[place];
-        let pool = |id| {
-            self.draft
-                .pools
-                .iter()
-                .find(|pool| pool.id == id)
-                .expect("checked")
-        };
-        let weight = |id| {
-            let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
-            own.map_or(balancer.weight_default, |(_, weight)| *weight)
-        };
-        let usable = balancer
-            .pools
-            .iter()
-            .filter(|listed| !self.candidates(pool(listed.id)).is_empty());
-        let mut chosen: Vec<(&Pool, f64)> = usable
-            .map(|listed| (pool(listed.id), weight(listed.id)))
-            .collect();
-        match balancer.steering {
-            PoolSteering::Off => {
-                chosen.truncate(1);
-                chosen.iter_mut().for_each(|(_, weight)| *weight = 1.0);
-            }
-            PoolSteering::Random => chosen.retain(|(_, weight)| *weight > 0.0),
-        }
-        let fallback = chosen.is_empty();
-        if fallback {
-            chosen.push((pool(balancer.fallback.id), 1.0));
-        }
-        let mut shares = Shares {
-            fallback,
-            ..Shares::default()
-        };
-        let sum: f64 = chosen.iter().map(|(_, weight)| weight).sum();
-        for (pool, weight) in chosen {
-            let inside = if fallback {
-                self.last_resort(pool)
-            } else {
-                self.candidates(pool)
-            };
-            let inside_sum: f64 = inside.iter().map(|(_, weight)| weight).sum();
-            if inside.is_empty() {
-                return None;
-            }
-            shares.pools.insert(pool.name.clone(), weight / sum);
-            for (endpoint, weight) in inside.into_iter().filter(|(_, weight)| *weight > 0.0) {
-                shares
-                    .endpoints
-                    .insert(format!("{}/{endpoint}", pool.name), weight / inside_sum);
-            }
-        }
-        Some(shares)
     }
 }

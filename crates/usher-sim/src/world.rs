@@ -10,14 +10,18 @@ use usher_core::engine::{Engine, Input, Output};
 use usher_core::health::FailureReason;
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
 use usher_core::snapshot::Snapshot;
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 
 use crate::catalogs;
 use crate::model::{Model, Target};
 use crate::rng::Rng;
+use crate::visits::Crowd;
 
 /// How long an answer takes at most.
 pub(crate) const RTT_MAX: Duration = Duration::from_millis(400);
+
+/// What the clock on the wall shows when a world begins.
+pub(crate) const BEGIN: Wall = Wall::from_millis(1_790_000_000_000);
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +68,16 @@ pub struct Figures {
     pub to_fallback: u64,
     /// Visitors that were refused.
     pub refused: u64,
+    /// Visitors whose pin was used.
+    pub kept: u64,
+    /// Of these, to an endpoint that is draining.
+    pub draining: u64,
+    /// Visitors that got another pin than they had.
+    pub moved: u64,
+    /// Retries that lead to another pool.
+    pub across: u64,
+    /// Visitors that were answered by the configuration.
+    pub answered: u64,
 }
 
 /// One run.
@@ -74,6 +88,7 @@ pub struct World {
     pub(crate) now: Mono,
     engine: Engine,
     pub(crate) model: Model,
+    pub(crate) crowd: Crowd,
     /// By address: one machine answers on all its ports.
     servers: BTreeMap<Address, Server>,
     hosts: BTreeMap<String, bool>,
@@ -103,7 +118,8 @@ impl World {
             seed,
             now: Mono::ZERO,
             engine: Engine::new(rng.draw()),
-            model: Model::new(draft.clone()),
+            model: Model::new(draft.clone(), BEGIN),
+            crowd: Crowd::draw(&mut rng),
             rng,
             servers: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -122,6 +138,7 @@ impl World {
         for event in [Event::ServersChange, Event::HostsChange, Event::Reload] {
             world.later(10_000, event);
         }
+        world.engine.handle(Input::Clock(BEGIN), Mono::ZERO);
         world.load(draft);
         world
     }
@@ -171,6 +188,7 @@ impl World {
         if timer.is_some_and(|timer| timer <= self.now)
             && (queued != Some(next) || self.rng.percent(50))
         {
+            self.model.at(self.wall());
             self.engine.handle_timeout(self.now);
             self.drain();
         } else if let Some((_, event)) = self.queue.pop_first() {
@@ -181,7 +199,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Answer { probe, result } => {
-                self.model.probed(probe, Some(&result));
+                self.model.probed(probe, Some(&result), self.now);
                 self.input(Input::Probed { probe, result });
             }
             Event::Resolved { host, resolvable } => {
@@ -219,6 +237,7 @@ impl World {
     fn load(&mut self, draft: Draft) {
         let catalog = Catalog::check(draft.clone());
         let catalog = catalog.unwrap_or_else(|faults| self.fail(&format!("bad draft: {faults:?}")));
+        self.model.at(self.wall());
         self.model.reload(draft);
         self.reloaded_at = self.now;
         self.starts.clear();
@@ -293,7 +312,13 @@ impl World {
         self.queue.insert((when, self.queued), event);
     }
 
+    /// What the clock on the wall shows.
+    pub(crate) fn wall(&self) -> Wall {
+        BEGIN.after(self.now.since(Mono::ZERO))
+    }
+
     fn input(&mut self, input: Input) {
+        self.model.at(self.wall());
         self.engine.handle(input, self.now);
         self.drain();
     }
@@ -306,7 +331,7 @@ impl World {
                     if let Some(target) = self.model.flights.get(&probe) {
                         self.lost_at.insert(target.clone(), self.now);
                     }
-                    self.model.probed(probe, None);
+                    self.model.probed(probe, None, self.now);
                 }
                 Output::Publish(snapshot) => {
                     self.figures.snapshots += 1;

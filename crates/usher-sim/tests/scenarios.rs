@@ -20,19 +20,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use usher_core::affinity::NoPins;
 use usher_core::catalog::{
-    Address, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls, HostPattern, HttpCheck,
-    Monitor, MonitorKind, Monitoring, Node, Pool, Reference, Ssl, Zone,
+    Address, Affinity, Areas, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls,
+    HostPattern, HttpCheck, Monitor, MonitorKind, Monitoring, Node, Pool, Reference, Shedding, Ssl,
+    Zone,
 };
-use usher_core::decision::Decision;
+use usher_core::decision::{Decision, Forward};
 use usher_core::engine::{Engine, Input, Output, StateChange};
 use usher_core::health::FailureReason;
 use usher_core::id::{Id, Kind};
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
-use usher_core::request::{Request, Scheme};
+use usher_core::request::{NoHeaders, Request, Scheme};
 use usher_core::snapshot::{NoCounts, Snapshot};
 use usher_core::steering::{EndpointSteering, PoolSteering};
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 
 #[test]
 fn stories() {
@@ -99,6 +101,7 @@ impl Story {
             pools: Vec::new(),
             balancers: Vec::new(),
             interval_min: Duration::from_secs(1),
+            hash_key: Default::default(),
         };
         let mut story = Story {
             draft,
@@ -180,6 +183,7 @@ impl Story {
                         enabled: true,
                         weight: weight.unwrap_or(1.0),
                         host_header: None,
+                        disabled_at: None,
                     }
                 });
                 self.draft.pools.push(Pool {
@@ -195,6 +199,9 @@ impl Story {
                         name => Monitoring::Monitor(reference(Kind::Monitor, name)),
                     },
                     tls: EndpointTls::default(),
+                    coordinates: None,
+                    shedding: Shedding::default(),
+                    slow_start: None,
                 });
             }
             ["balancer", host, steering, pools @ .., "/", fallback] => {
@@ -221,6 +228,12 @@ impl Story {
                     steering: steering.expect("a steering method"),
                     weight_default: 1.0,
                     weights: weights.collect(),
+                    areas: Areas::default(),
+                    location: Default::default(),
+                    affinity: Affinity::default(),
+                    failover_across_pools: false,
+                    pool_sets: Vec::new(),
+                    rules: Default::default(),
                 });
             }
             _ => panic!("not understood: {words:?}"),
@@ -260,9 +273,13 @@ impl Story {
             uri: "/",
             scheme: Scheme::Http,
             client,
+            version: "HTTP/1.1",
+            headers: &NoHeaders,
+            location: snapshot.location(),
+            time: Wall::from_millis(1_790_000_000_000),
             draw: 0,
         };
-        let (decision, trace) = snapshot.explain(&request, &NoCounts, self.now);
+        let (decision, trace) = snapshot.explain(&request, &NoCounts, &NoPins, self.now);
         let shares: Vec<String> = trace
             .pools
             .iter()
@@ -275,7 +292,7 @@ impl Story {
             .map(|endpoint| format!("{} {:.4}", endpoint.name, endpoint.probability))
             .collect();
         let outcome = match decision {
-            Decision::Forward { attempts, .. } => {
+            Decision::Forward(Forward { attempts, .. }) => {
                 let role = if attempts.first.fallback {
                     " (fallback)"
                 } else {

@@ -30,6 +30,11 @@ fn every_seed_keeps_the_invariants() {
         all.forwarded += figures.forwarded;
         all.to_fallback += figures.to_fallback;
         all.refused += figures.refused;
+        all.kept += figures.kept;
+        all.draining += figures.draining;
+        all.moved += figures.moved;
+        all.across += figures.across;
+        all.answered += figures.answered;
     }
     // A run in which nothing happens proves nothing.
     if seeds.count() >= 256 {
@@ -44,6 +49,9 @@ fn every_seed_keeps_the_invariants() {
             all.refused,
         ];
         assert!(happened.iter().all(|&count| count > 1_000), "{all:?}");
+        let seldom = [all.kept, all.draining, all.moved, all.across, all.answered];
+        assert!(seldom.iter().all(|&count| count > 100), "{all:?}");
+        println!("{all:?}");
     }
 }
 

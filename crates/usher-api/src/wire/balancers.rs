@@ -1,6 +1,6 @@
 //! A load balancer: the fields of `/zones/{zone_id}/load_balancers`.
 
-use usher_core::catalog::{Balancer, HostPattern};
+use usher_core::catalog::{Affinity, Areas, Balancer, HostPattern};
 use usher_core::id::{Id, Kind};
 use usher_core::steering::PoolSteering;
 
@@ -76,6 +76,12 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
         steering: PoolSteering::default(),
         weight_default: 1.0,
         weights: Vec::new(),
+        areas: Areas::default(),
+        location: Default::default(),
+        affinity: Affinity::default(),
+        failover_across_pools: false,
+        pool_sets: Vec::new(),
+        rules: Default::default(),
     };
     (balancer.name, balancer.host) = host(name.unwrap_or_default());
     let Some(object) = cursor.object(&LOAD_BALANCER) else {

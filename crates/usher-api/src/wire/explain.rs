@@ -131,9 +131,14 @@ impl Question {
             uri: &self.uri,
             scheme: self.scheme,
             client: self.client,
+            version: "HTTP/1.1",
+            headers: &usher_core::request::NoHeaders,
+            location: snapshot.location(),
+            time: usher_core::time::Wall::from_millis(0),
             draw,
         };
-        let (decision, trace) = snapshot.explain(&request, counts, now);
+        let (decision, trace) =
+            snapshot.explain(&request, counts, &usher_core::affinity::NoPins, now);
         let mut answer = outcome(&decision, &snapshot);
         let pools = trace.pools.iter().map(|pool| {
             json!({
@@ -184,7 +189,9 @@ fn outcome(decision: &Decision, snapshot: &Snapshot) -> Value {
         "session": null, "room": null,
     });
     match *decision {
-        Decision::Forward { balancer, attempts } => {
+        Decision::Forward(usher_core::decision::Forward {
+            balancer, attempts, ..
+        }) => {
             answer["outcome"] = json!("forward");
             answer["load_balancer"] = json!(name(balancer));
             answer["pool"] = json!(snapshot.pool(attempts.first.pool).name);
@@ -200,6 +207,9 @@ fn outcome(decision: &Decision, snapshot: &Snapshot) -> Value {
             answer["load_balancer"] = json!(name(balancer));
             answer["status"] = match with {
                 Response::RedirectToHttps => json!(301),
+                Response::Fixed(source) => {
+                    json!(snapshot.fixed_response(balancer, source).status)
+                }
             };
         }
         Decision::Refuse { balancer, reason } => {

@@ -4,8 +4,10 @@
 //! number stood and knows which key each field is read from.
 
 use usher_core::catalog::{
-    self, CatalogError, Draft, Field, MonitorKind, Monitoring, Subject, TlsField,
+    self, AffinityField, AreaMap, Balancer, CatalogError, Draft, Field, MonitorKind, Monitoring,
+    PoolSet, PoolSetPart, Reference, RulePart, SheddingField, Subject, TlsField,
 };
+use usher_core::rules::{PoolMap, Rule, RuleField};
 
 use super::reader::{Cursor, Fault, Mode, Report};
 
@@ -138,7 +140,22 @@ fn key(draft: &Draft, subject: Subject, field: Field, mode: Mode) -> String {
         Field::Code => "/node/code",
         Field::Region => "/node/region",
         Field::Country => "/node/country",
+        Field::Coordinates if matches!(subject, Subject::Pool(_)) => "/latitude",
         Field::Coordinates => "/node/latitude",
+        Field::Shedding(SheddingField::Default) => "/load_shedding/default_percent",
+        Field::Shedding(SheddingField::Session) => "/load_shedding/session_percent",
+        Field::SlowStart => "/usher/slow_start",
+        Field::Steering => "/steering_policy",
+        Field::Affinity(field) => return affinity(field),
+        Field::PoolSets => "/pool_sets",
+        Field::Rules => "/rules",
+        Field::Area { .. } | Field::PoolSet { .. } | Field::Rule { .. } => {
+            let Subject::Balancer(balancer) = subject else {
+                return String::new();
+            };
+            let balancer = draft.balancers.get(balancer);
+            return balancer.map_or_else(String::new, |balancer| inside(balancer, field));
+        }
         Field::IntervalMin => "/limits/monitor_interval_min",
         Field::Method => "/method",
         Field::Path => "/path",
@@ -202,6 +219,133 @@ fn key(draft: &Draft, subject: Subject, field: Field, mode: Mode) -> String {
         }
     };
     fixed.to_owned()
+}
+
+fn affinity(field: AffinityField) -> String {
+    let attribute = match field {
+        AffinityField::Ttl => return "/session_affinity_ttl".to_owned(),
+        AffinityField::SameSite => "samesite".to_owned(),
+        AffinityField::Drain => "drain_duration".to_owned(),
+        AffinityField::Failover => "zero_downtime_failover".to_owned(),
+        AffinityField::Headers => "headers".to_owned(),
+        AffinityField::Header(index) => format!("headers/{index}"),
+    };
+    format!("/session_affinity_attributes/{attribute}")
+}
+
+/// Pointer of what lies in a map, pool set or rule of a load balancer.
+fn inside(balancer: &Balancer, field: Field) -> String {
+    match field {
+        Field::Area { map, place, pool } => {
+            let areas = &balancer.areas;
+            let areas = match map {
+                AreaMap::Pops => &areas.pops,
+                AreaMap::Countries => &areas.countries,
+                AreaMap::Regions => &areas.regions,
+            };
+            area(map, Some(areas), place, pool)
+        }
+        Field::PoolSet { place, part } => {
+            let set = balancer.pool_sets.get(place);
+            format!("/pool_sets/{place}{}", pool_set(set, part))
+        }
+        Field::Rule { place, part } => {
+            let rule = balancer.rules.as_written().get(place);
+            format!("/rules/{place}{}", rule_part(rule, part))
+        }
+        _ => String::new(),
+    }
+}
+
+fn area(
+    map: AreaMap,
+    areas: Option<&PoolMap<Reference>>,
+    place: usize,
+    pool: Option<usize>,
+) -> String {
+    let key = match map {
+        AreaMap::Pops => "pop_pools",
+        AreaMap::Countries => "country_pools",
+        AreaMap::Regions => "region_pools",
+    };
+    let code = areas
+        .and_then(|areas| areas.get(place))
+        .map_or("", |(code, _)| code);
+    let pool = pool.map_or_else(String::new, |pool| format!("/{pool}"));
+    format!("/{key}/{}{pool}", token(code))
+}
+
+fn pool_set(set: Option<&PoolSet>, part: PoolSetPart) -> String {
+    match part {
+        PoolSetPart::Whole => String::new(),
+        PoolSetPart::Name => "/name".to_owned(),
+        PoolSetPart::Match => "/match".to_owned(),
+        PoolSetPart::Places(map, place) => {
+            let list = match map {
+                AreaMap::Pops => "pops",
+                AreaMap::Countries => "countries",
+                AreaMap::Regions => "regions",
+            };
+            format!("/match/topology/{list}/{place}")
+        }
+        PoolSetPart::Pools => "/overrides/pools".to_owned(),
+        PoolSetPart::Pool(place) => format!("/overrides/pools/{place}"),
+        PoolSetPart::Fallback => "/overrides/fallback_pool".to_owned(),
+        PoolSetPart::WeightDefault => "/overrides/pool_default_weight".to_owned(),
+        PoolSetPart::Weight(place) => {
+            let pool = set.and_then(|set| set.weights.get(place));
+            let name = pool.map_or("", |(pool, _)| pool.text.as_str());
+            format!("/overrides/pool_weights/{}", token(name))
+        }
+        PoolSetPart::Steering => "/overrides/steering_policy".to_owned(),
+        PoolSetPart::Response(field) => own(None, field),
+    }
+}
+
+fn rule_part(rule: Option<&Rule<Reference>>, part: RulePart) -> String {
+    let overrides = rule.map(|rule| &rule.overrides);
+    match part {
+        RulePart::Condition => "/condition".to_owned(),
+        RulePart::Own(field) => own(rule, field),
+        RulePart::Pool(place) => format!("/overrides/pools/{place}"),
+        RulePart::DefaultPool(place) => {
+            let place = place.map_or_else(String::new, |place| format!("/{place}"));
+            format!("/overrides/default_pools{place}")
+        }
+        RulePart::Area { map, place, pool } => {
+            let areas = overrides.and_then(|overrides| match map {
+                AreaMap::Pops => overrides.pop_pools.as_ref(),
+                AreaMap::Countries => overrides.country_pools.as_ref(),
+                AreaMap::Regions => overrides.region_pools.as_ref(),
+            });
+            format!("/overrides{}", area(map, areas, place, pool))
+        }
+        RulePart::Fallback => "/overrides/fallback_pool".to_owned(),
+        RulePart::Affinity(field) => format!("/overrides{}", affinity(field)),
+    }
+}
+
+/// Of a rule by itself; pool sets share the fixed response.
+fn own(rule: Option<&Rule<Reference>>, field: RuleField) -> String {
+    match field {
+        RuleField::Name => "/name".to_owned(),
+        RuleField::Status => "/fixed_response/status_code".to_owned(),
+        RuleField::ContentType => "/fixed_response/content_type".to_owned(),
+        RuleField::Location => "/fixed_response/location".to_owned(),
+        RuleField::Body => "/fixed_response/message_body".to_owned(),
+        RuleField::Pools => "/overrides/pools".to_owned(),
+        RuleField::Ttl => "/overrides/ttl".to_owned(),
+        RuleField::WeightDefault => "/overrides/random_steering/default_weight".to_owned(),
+        RuleField::Weight(place) => {
+            let weights = rule.and_then(|rule| rule.overrides.weights.as_ref());
+            let pool = weights.and_then(|weights| weights.get(place));
+            let name = pool.map_or("", |(pool, _)| pool.text.as_str());
+            format!("/overrides/random_steering/pool_weights/{}", token(name))
+        }
+        RuleField::RequestHeader(_) => "/usher/transform/request_headers".to_owned(),
+        RuleField::ResponseHeader(_) => "/usher/transform/response_headers".to_owned(),
+        RuleField::Path => "/usher/transform/path".to_owned(),
+    }
 }
 
 fn header_name(draft: &Draft, subject: Subject, index: usize) -> Option<String> {

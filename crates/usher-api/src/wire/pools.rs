@@ -1,6 +1,6 @@
 //! A pool and its origins: the fields of `/accounts/{account_id}/load_balancers/pools`.
 
-use usher_core::catalog::{Address, Endpoint, EndpointTls, Monitoring, Pool, TlsMode};
+use usher_core::catalog::{Address, Endpoint, EndpointTls, Monitoring, Pool, Shedding, TlsMode};
 use usher_core::id::{Id, Kind};
 use usher_core::steering::EndpointSteering;
 
@@ -103,6 +103,9 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
         endpoints_min: 1,
         monitoring: Monitoring::None,
         tls: EndpointTls::default(),
+        coordinates: None,
+        shedding: Shedding::default(),
+        slow_start: None,
     };
     let Some(object) = cursor.object(&POOL) else {
         return pool;
@@ -188,6 +191,7 @@ fn read_origin(item: &Cursor<'_>, pool: Id) -> Endpoint {
         enabled: true,
         weight: 1.0,
         host_header: None,
+        disabled_at: None,
     };
     let Some(object) = item.object(&ORIGIN) else {
         return endpoint;

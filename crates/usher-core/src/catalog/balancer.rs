@@ -1,7 +1,8 @@
 //! Load balancers, and the zones that they stand in.
 
-use super::{EndpointTls, Reference};
+use super::{Affinity, EndpointTls, PoolSet, Reference};
 use crate::id::Id;
+use crate::rules::{self, PoolMap, Rules};
 use crate::steering::PoolSteering;
 
 /// A hostname, the pools behind it, and how one of them is chosen.
@@ -29,6 +30,80 @@ pub struct Balancer {
     pub weight_default: f64,
     /// Weights of pools, 0..=1. A pool that is not in `pools` is ignored.
     pub weights: Vec<(Reference, f64)>,
+    /// Pools by place, for geo steering.
+    pub areas: Areas,
+    /// Which place a request that comes by DNS is taken to be at.
+    pub location: rules::Location,
+    /// How visitors stay at one endpoint.
+    pub affinity: Affinity,
+    /// Whether the one retry may go to the next pool when the chosen one has no other endpoint.
+    /// Default false.
+    pub failover_across_pools: bool,
+    /// Replacements of all the above by place, in order; at most 1000.
+    pub pool_sets: Vec<PoolSet>,
+    /// What is different for some requests; at most 1000.
+    pub rules: Rules<Reference>,
+}
+
+impl Balancer {
+    /// Every pool that it names anywhere, as often as it does: in its lists and maps, in pool sets
+    /// and in rules. All of them count, also those that its steering does not look at.
+    pub fn for_each_pool<'a>(&'a self, each: &mut dyn FnMut(&'a Reference)) {
+        let Balancer {
+            pools,
+            fallback,
+            weights,
+            areas,
+            pool_sets,
+            rules,
+            ..
+        } = self;
+        pools.iter().chain([fallback]).for_each(&mut *each);
+        weights.iter().for_each(|(pool, _)| each(pool));
+        for map in [&areas.pops, &areas.countries, &areas.regions] {
+            map.iter().flat_map(|(_, pools)| pools).for_each(&mut *each);
+        }
+        for set in pool_sets {
+            set.pools.iter().chain(&set.fallback).for_each(&mut *each);
+            set.weights.iter().for_each(|(pool, _)| each(pool));
+        }
+        for overrides in rules.as_written().iter().map(|rule| &rule.overrides) {
+            let lists = [&overrides.pools, &overrides.default_pools]
+                .into_iter()
+                .flatten();
+            lists
+                .flatten()
+                .chain(&overrides.fallback)
+                .for_each(&mut *each);
+            (overrides.weights.iter().flatten()).for_each(|(pool, _)| each(pool));
+            let maps = [
+                &overrides.pop_pools,
+                &overrides.country_pools,
+                &overrides.region_pools,
+            ];
+            let lists = maps.into_iter().flatten().flatten();
+            lists.flat_map(|(_, pools)| pools).for_each(&mut *each);
+        }
+    }
+}
+
+/// The maps of geo steering. The most exact one that has the place of a request is used alone.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Areas {
+    /// By code of a node.
+    pub pops: PoolMap<Reference>,
+    /// By ISO 3166-1 alpha-2 code of a country.
+    pub countries: PoolMap<Reference>,
+    /// By code of a region.
+    pub regions: PoolMap<Reference>,
+}
+
+impl Areas {
+    /// Whether no place has pools of its own.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pops.is_empty() && self.countries.is_empty() && self.regions.is_empty()
+    }
 }
 
 /// Which hosts a load balancer answers for. An exact name beats a wildcard.

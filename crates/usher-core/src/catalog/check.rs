@@ -3,6 +3,8 @@
 //! All faults are found, not the first: somebody who mends a file wants to mend it once. Fields are
 //! named in the words of this crate; who read the draft knows where each of them was written.
 
+use crate::rules::{RuleError, RuleField};
+
 /// One thing that is wrong, and where.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
@@ -107,6 +109,143 @@ pub enum Field {
     WeightDefault,
     /// Load balancer: one of [`super::Balancer::weights`], by its place.
     PoolWeight(usize),
+    /// Pool: one setting of [`super::Shedding`].
+    Shedding(SheddingField),
+    /// Pool: [`super::Pool::slow_start`].
+    SlowStart,
+    /// Load balancer: the pools of one place, or one pool of them.
+    Area {
+        /// Which map.
+        map: AreaMap,
+        /// Place of the code in the map.
+        place: usize,
+        /// Place of the pool in the list of the code.
+        pool: Option<usize>,
+    },
+    /// Load balancer: how a pool is chosen.
+    Steering,
+    /// Load balancer: one setting of [`super::Affinity`].
+    Affinity(AffinityField),
+    /// Load balancer: the list of pool sets.
+    PoolSets,
+    /// Load balancer: something of a pool set.
+    PoolSet {
+        /// Its place.
+        place: usize,
+        /// Which part.
+        part: PoolSetPart,
+    },
+    /// Load balancer: the list of rules.
+    Rules,
+    /// Load balancer: something of a rule.
+    Rule {
+        /// Its place.
+        place: usize,
+        /// Which part.
+        part: RulePart,
+    },
+}
+
+/// A field of [`super::Shedding`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SheddingField {
+    /// Of requests without a pin.
+    Default,
+    /// Of requests with one.
+    Session,
+}
+
+/// A map of [`super::Areas`], or the list of such codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AreaMap {
+    /// By node.
+    Pops,
+    /// By country.
+    Countries,
+    /// By region.
+    Regions,
+}
+
+impl AreaMap {
+    /// What its codes stand for.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            AreaMap::Pops => "node code",
+            AreaMap::Countries => "country",
+            AreaMap::Regions => "region",
+        }
+    }
+}
+
+/// A field of [`super::Affinity`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AffinityField {
+    /// How long a pin holds.
+    Ttl,
+    /// `SameSite` of the cookie.
+    SameSite,
+    /// How long pins of a disabled endpoint hold.
+    Drain,
+    /// What becomes of a pinned request that cannot be sent on.
+    Failover,
+    /// The list of headers.
+    Headers,
+    /// One header, by its place.
+    Header(usize),
+}
+
+/// A part of a [`super::PoolSet`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolSetPart {
+    /// All of it.
+    Whole,
+    /// Its name.
+    Name,
+    /// What it matches.
+    Match,
+    /// A list of places, and one entry by its place.
+    Places(AreaMap, usize),
+    /// The list of pools.
+    Pools,
+    /// One pool, by its place.
+    Pool(usize),
+    /// The fallback pool.
+    Fallback,
+    /// The weight of pools that have none of their own.
+    WeightDefault,
+    /// One weight, by its place.
+    Weight(usize),
+    /// How a pool is chosen.
+    Steering,
+    /// Something of the fixed response.
+    Response(RuleField),
+}
+
+/// A part of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RulePart {
+    /// Its condition.
+    Condition,
+    /// What a rule can be asked for by itself.
+    Own(RuleField),
+    /// One of `overrides.pools`, by its place.
+    Pool(usize),
+    /// The list `overrides.default_pools`, or one of it by its place.
+    DefaultPool(Option<usize>),
+    /// The pools of one place, or one pool of them.
+    Area {
+        /// Which map.
+        map: AreaMap,
+        /// Place of the code in the map.
+        place: usize,
+        /// Place of the pool in the list of the code.
+        pool: Option<usize>,
+    },
+    /// The fallback pool.
+    Fallback,
+    /// One setting of affinity.
+    Affinity(AffinityField),
 }
 
 /// A field of [`super::EndpointTls`].
@@ -239,6 +378,25 @@ pub enum CatalogError {
         /// The monitor, as written.
         found: String,
     },
+    /// Two things exclude each other.
+    #[error("{what} and {other} exclude each other")]
+    Excluded {
+        /// One.
+        what: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+    /// A pool set is not what one must be. The API's own word comes first.
+    #[error("{code}: {rule}")]
+    PoolSet {
+        /// The word.
+        code: &'static str,
+        /// What it breaks.
+        rule: &'static str,
+    },
+    /// A value of a rule or fixed response.
+    #[error(transparent)]
+    Rule(RuleError),
     /// Certificate and key are set only together.
     #[error("{what} is set without {other}")]
     Incomplete {

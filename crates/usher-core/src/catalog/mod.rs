@@ -4,20 +4,27 @@
 //! fault that it has. Holding a `Catalog` is the proof that all values are in range and all
 //! references exist, so nothing later has to ask again.
 
+mod affinity;
 mod balancer;
 mod check;
 mod cookie;
 mod monitor;
 mod pool;
+mod pool_set;
 mod rules;
 mod syntax;
 mod warn;
 
-pub use balancer::{Balancer, HostPattern, Ssl, Zone};
-pub use check::{CatalogError, Fault, Field, Subject, TlsField};
+pub use affinity::{AFFINITY_HEADERS_MAX, Affinity, AffinityAttributes, AffinityMode, PinFailover};
+pub use balancer::{Areas, Balancer, HostPattern, Ssl, Zone};
+pub use check::{
+    AffinityField, AreaMap, CatalogError, Fault, Field, PoolSetPart, RulePart, SheddingField,
+    Subject, TlsField,
+};
 pub use cookie::{CookieMarks, SameSite, Secure};
 pub use monitor::{CodeSet, CodeSetFault, HttpCheck, Member, Monitor, MonitorGroup, MonitorKind};
-pub use pool::{Address, Endpoint, EndpointTls, Monitoring, Pool, TlsMode};
+pub use pool::{Address, Endpoint, EndpointTls, Monitoring, Pool, ShedPolicy, Shedding, TlsMode};
+pub use pool_set::{Places, PoolSet, PoolSetMatch};
 pub(crate) use syntax::nearest;
 pub use warn::Warning;
 
@@ -101,6 +108,8 @@ pub struct Draft {
     pub balancers: Vec<Balancer>,
     /// The operator's own floor for [`Monitor::interval`]. Default 10 s, least 1 s.
     pub interval_min: std::time::Duration,
+    /// The key of every hash that steers; the same on all nodes of a configuration.
+    pub hash_key: crate::affinity::HashKey,
 }
 
 /// A draft that passed every check.

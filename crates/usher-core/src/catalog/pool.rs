@@ -1,10 +1,12 @@
 //! Pools and the endpoints in them.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::Reference;
 use crate::id::Id;
 use crate::steering::EndpointSteering;
+use crate::time::Wall;
 
 /// A group of endpoints that serve the same thing. Source: load-balancing API, pools.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +30,36 @@ pub struct Pool {
     pub monitoring: Monitoring,
     /// How to speak to the endpoints, where the pool says more than its zone.
     pub tls: EndpointTls,
+    /// Degrees: latitude -90..=90 and longitude -180..=180. For proximity steering.
+    pub coordinates: Option<(f64, f64)>,
+    /// What part of its traffic it passes on to other pools.
+    pub shedding: Shedding,
+    /// How long the weight of an endpoint that came into service takes to rise to its full value;
+    /// hash steering does not look at it. Range 1..=3600 s, default none: at once. Our own.
+    pub slow_start: Option<Duration>,
+}
+
+/// What part of a pool's traffic goes to other pools, by hand and in an emergency. Source:
+/// load-balancing API, `load_shedding`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Shedding {
+    /// Percent of requests without a pin and of new pins. Range 0..=100 in steps of 0.01, default 0.
+    pub default_percent: f64,
+    /// Which of them. Default random.
+    pub default_policy: ShedPolicy,
+    /// Percent of visitors with a pin, by hash of the address. Range 0..=100 in steps of 0.01,
+    /// default 0.
+    pub session_percent: f64,
+}
+
+/// Which requests a pool sheds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ShedPolicy {
+    /// Every request by a draw of its own.
+    #[default]
+    Random,
+    /// All requests of some addresses.
+    Hash,
 }
 
 /// Who judges the endpoints of a pool.
@@ -52,8 +84,11 @@ pub struct Endpoint {
     pub address: Address,
     /// Port; `None`: 80, or 443 over TLS.
     pub port: Option<u16>,
-    /// False: no new traffic, no probes. Default true.
+    /// False: no new traffic; pins may hold for a while, see [`super::AffinityAttributes::drain`].
+    /// Default true.
     pub enabled: bool,
+    /// When it was disabled, if that is known. An engine that sees it happen does not need it.
+    pub disabled_at: Option<Wall>,
     /// Capacity relative to its siblings. Range 0..=1 in steps of 0.01, default 1.
     pub weight: f64,
     /// Replaces the client's `Host` towards this endpoint, and is the SNI name.

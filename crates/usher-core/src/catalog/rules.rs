@@ -3,16 +3,19 @@
 //! Source: load-balancing specification 3.1 to 3.5 and 18; clarification 1 for what is unique
 //! inside a pool.
 
+mod balancer;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::check::{CatalogError, Fault, Field, Subject, TlsField};
+use super::check::{CatalogError, Fault, Field, SheddingField, Subject, TlsField};
 use super::syntax;
 use super::{
-    Address, Balancer, Draft, Endpoint, EndpointTls, HostPattern, HttpCheck, Monitor, MonitorGroup,
-    MonitorKind, Monitoring, Pool, Reference, Zone,
+    Address, Draft, Endpoint, EndpointTls, HttpCheck, Monitor, MonitorGroup, MonitorKind,
+    Monitoring, Pool, Reference, Zone,
 };
+use crate::region::Region;
 use crate::steering::CANDIDATES_MAX;
 
 /// Zones, monitors and monitor groups of a catalog, each.
@@ -35,6 +38,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(10);
 const RETRIES_MAX: u32 = 5;
+const SLOW_START_MIN: Duration = Duration::from_secs(1);
+const SLOW_START_MAX: Duration = Duration::from_secs(3600);
 /// Suggestions cost a walk over all names, so only the first faults get one.
 const SUGGESTIONS_MAX: usize = 100;
 
@@ -96,7 +101,7 @@ pub(super) fn faults(draft: &Draft) -> Vec<Fault> {
     }
     for (ix, balancer) in draft.balancers.iter().enumerate() {
         each(Subject::Balancer(ix), &mut |at| {
-            check_balancer(balancer, &known, at)
+            balancer::check(balancer, &known, at)
         });
     }
     unique_names(draft, &mut all);
@@ -199,18 +204,17 @@ impl At<'_> {
     }
 
     fn weight(&mut self, field: Field, what: &'static str, found: f64) {
+        if self.range(field, what, found, 0.0, 1.0) {
+            self.step(field, what, found);
+        }
+    }
+
+    /// Weights and percentages have two decimals.
+    fn step(&mut self, field: Field, what: &'static str, found: f64) {
         let hundredths = found * 100.0;
-        if self.range(field, what, found, 0.0, 1.0)
-            && (hundredths - hundredths.round()).abs() > 1e-9
-        {
-            self.fault(
-                field,
-                CatalogError::Step {
-                    what,
-                    found,
-                    step: 0.01,
-                },
-            );
+        if (hundredths - hundredths.round()).abs() > 1e-9 {
+            let step = 0.01;
+            self.fault(field, CatalogError::Step { what, found, step });
         }
     }
 
@@ -366,7 +370,7 @@ fn lists(draft: &Draft, at: &mut At<'_>) {
         );
     }
     if let Some(region) = &node.region {
-        let known = REGIONS.contains(&region.as_str());
+        let known = Region::parse(region).is_some();
         at.syntax(
             Field::Region,
             "region",
@@ -375,16 +379,15 @@ fn lists(draft: &Draft, at: &mut At<'_>) {
             known,
         );
     }
-    if let Some((latitude, longitude)) = node.coordinates {
+    coordinates(node.coordinates, at);
+}
+
+fn coordinates(coordinates: Option<(f64, f64)>, at: &mut At<'_>) {
+    if let Some((latitude, longitude)) = coordinates {
         at.range(Field::Coordinates, "latitude", latitude, -90.0, 90.0);
         at.range(Field::Coordinates, "longitude", longitude, -180.0, 180.0);
     }
 }
-
-/// Source: load-balancing specification 3.10.
-const REGIONS: [&str; 13] = [
-    "WNAM", "ENAM", "WEU", "EEU", "NSAM", "SSAM", "OC", "ME", "NAF", "SAF", "SAS", "SEAS", "NEAS",
-];
 
 fn check_zone(zone: &Zone, at: &mut At<'_>) {
     let kept = syntax::is_lower_hostname(&zone.name);
@@ -591,6 +594,35 @@ fn check_pool(pool: &Pool, known: &Known<'_>, at: &mut At<'_>) {
         }
     }
     at.tls(&pool.tls);
+    coordinates(pool.coordinates, at);
+    let shedding = &pool.shedding;
+    for (field, what, percent) in [
+        (
+            SheddingField::Default,
+            "default_percent",
+            shedding.default_percent,
+        ),
+        (
+            SheddingField::Session,
+            "session_percent",
+            shedding.session_percent,
+        ),
+    ] {
+        let field = Field::Shedding(field);
+        if at.range(field, what, percent, 0.0, 100.0) {
+            at.step(field, what, percent);
+        }
+    }
+    if let Some(slow_start) = pool.slow_start {
+        let (min, max) = (SLOW_START_MIN.as_secs_f64(), SLOW_START_MAX.as_secs_f64());
+        at.range(
+            Field::SlowStart,
+            "slow_start",
+            slow_start.as_secs_f64(),
+            min,
+            max,
+        );
+    }
 }
 
 fn check_endpoint(endpoint: &Endpoint, at: &mut At<'_>) {
@@ -644,52 +676,6 @@ fn check_endpoint(endpoint: &Endpoint, at: &mut At<'_>) {
             "is not a hostname",
             kept,
         );
-    }
-}
-
-fn check_balancer(balancer: &Balancer, known: &Known<'_>, at: &mut At<'_>) {
-    at.free_text(&balancer.description);
-    let (HostPattern::Exact(base) | HostPattern::Below(base)) = &balancer.host;
-    let is_host = syntax::is_lower_hostname(base);
-    let rule = "is not a hostname, with or without \"*.\" before it";
-    at.syntax(Field::Name, "load balancer", &balancer.name, rule, is_host);
-    if !known.zones.contains(&balancer.zone.as_str()) {
-        at.missing(Field::Zone, "zone", &balancer.zone, &known.zones);
-    } else if is_host && !is_within(base, &balancer.zone) {
-        let error = CatalogError::OutsideZone {
-            found: balancer.name.clone(),
-            zone: balancer.zone.clone(),
-        };
-        at.fault(Field::Name, error);
-    }
-    at.count(
-        Field::Pools,
-        "pools",
-        balancer.pools.len(),
-        1,
-        CANDIDATES_MAX,
-    );
-    let mut seen = BTreeSet::new();
-    for (place, pool) in balancer.pools.iter().enumerate() {
-        at.exists(Field::Pool(place), "pool", pool, &known.pools);
-        at.unique(Field::Pool(place), "pool", &pool.text, seen.insert(pool.id));
-    }
-    at.exists(Field::Fallback, "pool", &balancer.fallback, &known.pools);
-    at.weight(
-        Field::WeightDefault,
-        "default weight",
-        balancer.weight_default,
-    );
-    let mut seen = BTreeSet::new();
-    for (place, (pool, weight)) in balancer.weights.iter().enumerate() {
-        at.exists(Field::PoolWeight(place), "pool", pool, &known.pools);
-        at.unique(
-            Field::PoolWeight(place),
-            "weight of pool",
-            &pool.text,
-            seen.insert(pool.id),
-        );
-        at.weight(Field::PoolWeight(place), "weight", *weight);
     }
 }
 

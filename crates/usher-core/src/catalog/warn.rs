@@ -1,6 +1,10 @@
 //! What is allowed and probably not meant: said, and served all the same.
 
-use super::{Catalog, Field, Monitoring, Subject};
+use super::{
+    Affinity, AffinityField, AffinityMode, Balancer, Catalog, Field, Monitoring, Pool, PoolSetPart,
+    RulePart, Subject,
+};
+use crate::rules::condition::FrontKind;
 use crate::steering::PoolSteering;
 
 /// One thing that deserves a second look.
@@ -76,14 +80,18 @@ pub(super) fn warnings(catalog: &Catalog) -> Vec<Warning> {
             let own = balancer.weights.iter().find(|(pool, _)| pool.id == id);
             own.map_or(balancer.weight_default, |&(_, weight)| weight)
         };
-        let random = balancer.steering == PoolSteering::Random;
-        if random && balancer.pools.iter().all(|pool| weight(pool.id) == 0.0) {
+        let all_zero = balancer.pools.iter().all(|pool| weight(pool.id) == 0.0);
+        if balancer.steering.draws() && all_zero {
             let text = format!(
                 "every pool of load balancer {:?} has weight 0: all goes to the fallback pool",
                 balancer.name
             );
             warn(subject, Field::Pools, text);
         }
+        steering(catalog, balancer, &mut |field, text| {
+            warn(subject, field, text)
+        });
+        requests(balancer, &mut |field, text| warn(subject, field, text));
         for (place, (pool, _)) in balancer.weights.iter().enumerate() {
             if !balancer.pools.iter().any(|listed| listed.id == pool.id) {
                 let text = format!(
@@ -95,6 +103,82 @@ pub(super) fn warnings(catalog: &Catalog) -> Vec<Warning> {
         }
     }
     all
+}
+
+/// Of a method that lacks what it goes by.
+fn steering(catalog: &Catalog, balancer: &Balancer, warn: &mut dyn FnMut(Field, String)) {
+    let lacks = |pool: &Pool| match balancer.steering {
+        PoolSteering::Proximity if pool.coordinates.is_none() => Some("has no coordinates"),
+        PoolSteering::DynamicLatency if pool.monitoring == Monitoring::None => {
+            Some("has no monitor")
+        }
+        _ => None,
+    };
+    for (place, listed) in balancer.pools.iter().enumerate() {
+        let pool = catalog.pool_by_id(listed.id).map(|ix| catalog.pool(ix));
+        if let Some(what) = pool.and_then(lacks) {
+            let text = format!(
+                "pool {:?} {what}, so steering {} takes it last",
+                listed.text,
+                balancer.steering.name()
+            );
+            warn(Field::Pool(place), text);
+        }
+    }
+}
+
+/// Of what is different for some requests.
+fn requests(balancer: &Balancer, warn: &mut dyn FnMut(Field, String)) {
+    let Affinity {
+        mode,
+        ttl,
+        attributes,
+    } = &balancer.affinity;
+    let ttl = ttl.unwrap_or(mode.ttl_default());
+    if *mode != AffinityMode::None && !attributes.drain.is_zero() && attributes.drain < ttl {
+        let text = format!(
+            "drain_duration {} s is shorter than session_affinity_ttl {} s, so draining an endpoint ends sessions early",
+            attributes.drain.as_secs(),
+            ttl.as_secs()
+        );
+        warn(Field::Affinity(AffinityField::Drain), text);
+    }
+    for (place, set) in balancer.pool_sets.iter().enumerate() {
+        let places = set
+            .matching
+            .as_ref()
+            .and_then(|matching| matching.places.as_ref());
+        let lists = places.map(|places| {
+            let lists = [&places.pops, &places.countries, &places.regions];
+            lists.iter().filter(|list| !list.is_empty()).count()
+        });
+        if lists > Some(1) {
+            let text = format!(
+                "pool set {} ({}) lists several kinds of places: a request must match all of them",
+                place + 1,
+                set.name
+            );
+            let part = PoolSetPart::Match;
+            warn(Field::PoolSet { place, part }, text);
+        }
+    }
+    let geo = !balancer.areas.is_empty()
+        && matches!(balancer.steering, PoolSteering::Geo | PoolSteering::Auto);
+    for (place, rule) in balancer.rules.as_written().iter().enumerate() {
+        let (number, name) = (place + 1, &rule.name);
+        if geo && rule.overrides.default_pools.is_some() {
+            let text = format!(
+                "rule {number} ({name}) changes default_pools, which geo steering does not look at where a map has the place"
+            );
+            let part = RulePart::DefaultPool(None);
+            warn(Field::Rule { place, part }, text);
+        }
+        for fault in rule.condition.warnings(FrontKind::Http) {
+            let text = format!("rule {number} ({name}): {}", fault.message);
+            let part = RulePart::Condition;
+            warn(Field::Rule { place, part }, text);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ use crate::chance::Chance;
 use crate::health::{Ballot, Effect, EndpointReason, EndpointState, PoolReason, PoolState, vote};
 use crate::id::Id;
 use crate::probe::{ProbeId, ProbeOrder, ProbeResult};
-use crate::snapshot::{EndpointHealth, Lookup, PoolHealth, Snapshot};
+use crate::snapshot::{Drain, EndpointHealth, Lookup, PoolHealth, Snapshot, mean};
 use crate::steering::Weight;
-use crate::time::Mono;
+use crate::time::{Mono, Wall};
 use crate::topology::Topology;
 use plan::{Juror, Plan, Task};
 use watch::{Memory, Verdict, Watches};
@@ -52,6 +52,10 @@ pub const PROBE_LOST_AFTER: Duration = Duration::from_secs(1);
 pub enum Input {
     /// This is wanted from now on.
     Catalog(Arc<Catalog>),
+    /// It is this time now. To be said before the first catalog, and when the clock was set: pins of
+    /// endpoints that are turned off hold until a time of day. An engine that was never told drains
+    /// nothing.
+    Clock(Wall),
     /// An attempt ended.
     Probed {
         /// Which.
@@ -126,6 +130,10 @@ pub struct Engine {
     chance: Chance,
     ready_timeout: Duration,
     ready: Ready,
+    /// A moment on both clocks.
+    clock: Option<(Mono, Wall)>,
+    /// When the first of the endpoints that are draining is drained.
+    drained_at: Option<Wall>,
     /// What is wanted; `None` before the first catalog.
     current: Option<Current>,
     watches: Watches,
@@ -171,6 +179,8 @@ impl Engine {
             chance: Chance::new(seed),
             ready_timeout: READY_TIMEOUT,
             ready: Ready::Idle,
+            clock: None,
+            drained_at: None,
             current: None,
             watches: Watches::default(),
             lookups: BTreeMap::new(),
@@ -194,7 +204,8 @@ impl Engine {
     /// Takes in what happened.
     pub fn handle(&mut self, input: Input, now: Mono) {
         match input {
-            Input::Catalog(catalog) => self.replace(catalog, now),
+            Input::Catalog(catalog) => self.replace(Arc::new(Topology::new(catalog)), now),
+            Input::Clock(wall) => self.clock = Some((now, wall)),
             Input::Probed { probe, result } => {
                 let verdict =
                     self.watches
@@ -213,6 +224,11 @@ impl Engine {
             .expire(now, &mut self.chance, &mut self.outputs)
         {
             self.judged(Some(verdict), now);
+        }
+        if self.drain_due().is_some_and(|due| due <= now)
+            && let Some(current) = &self.current
+        {
+            self.replace(Arc::clone(&current.topology), now);
         }
         self.watches.start(now, &mut self.outputs);
         let waited = matches!(self.ready, Ready::Waiting { until } if until <= now);
@@ -241,15 +257,79 @@ impl Engine {
             Ready::Waiting { until } => Some(until),
             Ready::Idle | Ready::Said => None,
         };
-        [self.watches.timeout(), self.publish_due, ready]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.watches.timeout(),
+            self.publish_due,
+            ready,
+            self.drain_due(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
-    fn replace(&mut self, catalog: Arc<Catalog>, now: Mono) {
-        let topology = Arc::new(Topology::new(catalog));
-        let Plan { tasks, jurors } = Plan::new(&topology);
+    /// What the other clock shows.
+    fn wall(&self, now: Mono) -> Option<Wall> {
+        self.clock.map(|(then, wall)| wall.after(now.since(then)))
+    }
+
+    fn drain_due(&self) -> Option<Mono> {
+        let (then, wall) = self.clock?;
+        Some(then.after(self.drained_at?.since(wall)))
+    }
+
+    /// The time after `endpoint` was turned off, if that moment is known.
+    fn drain(
+        &self,
+        topology: &Topology,
+        pool: PoolIx,
+        endpoint: &Endpoint,
+        before: Option<Before>,
+        now: Mono,
+    ) -> Option<Drain> {
+        if endpoint.enabled {
+            return None;
+        }
+        let seen = || match before? {
+            Before { enabled: true, .. } => self.wall(now),
+            Before { health, .. } => health.drain.map(|drain| drain.began),
+        };
+        let began = endpoint.disabled_at.or_else(seen)?;
+        Some(Drain {
+            began,
+            ends: began.after(topology.drain_max(pool)),
+            works: false,
+        })
+    }
+
+    fn is_running(&self, drain: &Drain, now: Mono) -> bool {
+        self.wall(now).is_some_and(|wall| wall < drain.ends)
+    }
+
+    fn replace(&mut self, topology: Arc<Topology>, now: Mono) {
+        let catalog = Arc::clone(topology.catalog());
+        let known = self
+            .current
+            .as_ref()
+            .map(Current::by_id)
+            .unwrap_or_default();
+        let mut serving = Vec::with_capacity(topology.endpoints().len());
+        let mut drained_at: Option<Wall> = None;
+        for (ix, pool) in catalog.pools() {
+            for endpoint in &pool.endpoints {
+                let before = known.endpoints.get(&endpoint.id).copied();
+                let drain = self.drain(&topology, ix, endpoint, before, now);
+                let drain = drain.filter(|drain| pool.enabled && self.is_running(drain, now));
+                let earlier = |already: Wall, ends: Wall| already.min(ends);
+                if let Some(Drain { ends, .. }) = drain {
+                    drained_at = Some(drained_at.map_or(ends, |already| earlier(already, ends)));
+                }
+                serving.push(pool.enabled && (endpoint.enabled || drain.is_some()));
+            }
+        }
+        drop(known);
+        self.drained_at = drained_at;
+        let Plan { tasks, jurors } = Plan::new(&topology, &serving);
         let memories = self.memories();
         let remember = |task: &Task| {
             let known = |endpoint: &EndpointIx| {
@@ -264,7 +344,7 @@ impl Engine {
         self.watches
             .replace(tasks, now, remember, &mut self.outputs);
 
-        let hosts = plan::hosts(&topology);
+        let hosts = plan::hosts(&topology, &serving);
         if !hosts.keys().eq(self.lookups.keys()) {
             let lookup = |host: &String| self.lookups.get(host).copied().unwrap_or(Lookup::Pending);
             self.lookups = hosts
@@ -284,7 +364,6 @@ impl Engine {
             pools: Vec::new(),
             dirty: BTreeSet::new(),
         };
-        let catalog = Arc::clone(current.topology.catalog());
         for (ix, pool) in catalog.pools() {
             let before = |endpoint: &Endpoint| known.endpoints.get(&endpoint.id).copied();
             let endpoints = self.endpoints(&current, ix, pool, before, now);
@@ -377,8 +456,14 @@ impl Engine {
         for ix in std::mem::take(&mut current.dirty) {
             let pool = catalog.pool(ix);
             let before = Arc::clone(&current.pools[ix.at()]);
-            let mut places = before.endpoints.iter().copied();
-            let endpoints = self.endpoints(&current, ix, pool, |_| places.next(), now);
+            let mut places = before.endpoints.iter();
+            let same = |endpoint: &Endpoint| {
+                places.next().map(|&health| Before {
+                    health,
+                    enabled: endpoint.enabled,
+                })
+            };
+            let endpoints = self.endpoints(&current, ix, pool, same, now);
             current.pools[ix.at()] =
                 kept_since(PoolHealth::new(pool, endpoints, now), Some(&*before));
         }
@@ -405,7 +490,7 @@ impl Engine {
         current: &Current,
         ix: PoolIx,
         pool: &Pool,
-        mut before: impl FnMut(&Endpoint) -> Option<EndpointHealth>,
+        mut before: impl FnMut(&Endpoint) -> Option<Before>,
         now: Mono,
     ) -> Box<[EndpointHealth]> {
         let mut ballots = Vec::new();
@@ -416,6 +501,8 @@ impl Engine {
                 Address::Host(host) => self.lookups.get(host).copied().unwrap_or(Lookup::Pending),
             };
             let weight = Weight::from_f64(endpoint.weight);
+            let before = before(endpoint);
+            let drain = self.drain(&current.topology, ix, endpoint, before, now);
             let settled = |state, reason| EndpointHealth {
                 state,
                 reason,
@@ -424,11 +511,19 @@ impl Engine {
                 lookup,
                 status: None,
                 rtt: None,
+                latency: None,
+                drain,
             };
+            let draining = drain.filter(|drain| pool.enabled && self.is_running(drain, now));
             let health = if !pool.enabled {
                 settled(EndpointState::Disabled, EndpointReason::PoolDisabled)
-            } else if !endpoint.enabled {
-                settled(EndpointState::Disabled, EndpointReason::Disabled)
+            } else if !endpoint.enabled && draining.is_none() {
+                let over = drain.is_some_and(|drain| drain.began < drain.ends);
+                let reason = match over && self.clock.is_some() {
+                    true => EndpointReason::Drained,
+                    false => EndpointReason::Disabled,
+                };
+                settled(EndpointState::Disabled, reason)
             } else if pool.monitoring == Monitoring::None {
                 settled(EndpointState::Unknown, EndpointReason::NoMonitor)
             } else {
@@ -462,13 +557,32 @@ impl Engine {
                     last.and_then(|last| last.status()),
                     last.and_then(|last| last.rtt()),
                 );
+                let voters = jurors.iter().filter(|juror| juror.votes);
+                let latencies = voters.map(|juror| self.watches.get(juror.task).latency(now));
                 EndpointHealth {
                     status,
                     rtt,
+                    latency: mean(latencies.flatten()),
                     ..settled(outcome.state, reason)
                 }
             };
-            match before(endpoint) {
+            let health = match draining {
+                Some(drain) => EndpointHealth {
+                    drain: Some(Drain {
+                        works: match health.state {
+                            EndpointState::Healthy => true,
+                            EndpointState::Unknown => pool.monitoring == Monitoring::None,
+                            _ => false,
+                        },
+                        ..drain
+                    }),
+                    state: EndpointState::Draining,
+                    reason: EndpointReason::Draining,
+                    ..health
+                },
+                None => health,
+            };
+            match before.map(|before| before.health) {
                 Some(known) if known.state == health.state => EndpointHealth {
                     since: known.since,
                     ..health
@@ -501,7 +615,15 @@ impl Engine {
 #[derive(Default)]
 struct ById<'a> {
     pools: BTreeMap<Id, &'a PoolHealth>,
-    endpoints: BTreeMap<Id, EndpointHealth>,
+    endpoints: BTreeMap<Id, Before>,
+}
+
+/// What an endpoint was.
+#[derive(Clone, Copy)]
+struct Before {
+    health: EndpointHealth,
+    /// Whether it was wanted, whatever its pool was.
+    enabled: bool,
 }
 
 impl Current {
@@ -510,9 +632,10 @@ impl Current {
         for ((_, pool), health) in self.topology.catalog().pools().zip(&self.pools) {
             known.pools.insert(pool.id, &**health);
             let endpoints = pool.endpoints.iter().zip(&health.endpoints);
-            known
-                .endpoints
-                .extend(endpoints.map(|(endpoint, health)| (endpoint.id, *health)));
+            known.endpoints.extend(endpoints.map(|(endpoint, &health)| {
+                let enabled = endpoint.enabled;
+                (endpoint.id, Before { health, enabled })
+            }));
         }
         known
     }

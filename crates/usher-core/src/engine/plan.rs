@@ -52,12 +52,13 @@ pub(super) struct Juror {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) tasks: Vec<Task>,
-    /// By [`EndpointIx`]; empty for endpoints that nobody judges and for those that are turned off.
+    /// By [`EndpointIx`]; empty for endpoints that nobody judges and for those that serve nobody.
     pub(super) jurors: Vec<Vec<Juror>>,
 }
 
 impl Plan {
-    pub(super) fn new(topology: &Topology) -> Plan {
+    /// `serving` says of each endpoint, by [`EndpointIx`], whether traffic or pins may come to it.
+    pub(super) fn new(topology: &Topology, serving: &[bool]) -> Plan {
         let catalog = topology.catalog();
         let mut plan = Plan {
             tasks: Vec::new(),
@@ -66,13 +67,11 @@ impl Plan {
         let mut places = BTreeMap::new();
         for (ix, pool) in catalog.pools().filter(|(_, pool)| pool.enabled) {
             for (monitor, votes, decisive) in members(catalog, pool) {
-                for (place, endpoint) in pool
-                    .endpoints
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, endpoint)| endpoint.enabled)
-                {
+                for (place, endpoint) in pool.endpoints.iter().enumerate() {
                     let target = topology.endpoint_of(ix, place);
+                    if !serving[target.at()] {
+                        continue;
+                    }
                     let task = plan.task(&mut places, monitor, pool, endpoint);
                     plan.tasks[task].endpoints.push(target);
                     plan.jurors[target.at()].push(Juror {
@@ -199,14 +198,13 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The place of every pool's endpoints that are up for traffic and have a hostname.
-pub(super) fn hosts(topology: &Topology) -> BTreeMap<String, Vec<PoolIx>> {
+/// The hostnames of all endpoints that serve, and the pools in which each stands.
+pub(super) fn hosts(topology: &Topology, serving: &[bool]) -> BTreeMap<String, Vec<PoolIx>> {
     let mut hosts: BTreeMap<String, Vec<PoolIx>> = BTreeMap::new();
-    for (ix, pool) in topology.catalog().pools().filter(|(_, pool)| pool.enabled) {
-        for endpoint in pool.endpoints.iter().filter(|endpoint| endpoint.enabled) {
-            if let Address::Host(host) = &endpoint.address {
-                hosts.entry(host.clone()).or_default().push(ix);
-            }
+    let endpoints = topology.endpoints().iter().zip(serving);
+    for (endpoint, _) in endpoints.filter(|(_, serving)| **serving) {
+        if let Address::Host(host) = &endpoint.address {
+            hosts.entry(host.clone()).or_default().push(endpoint.pool);
         }
     }
     hosts

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::plan::{Key, Task};
 use super::{FIRST_PROBES_IN_FLIGHT_MAX, Output, PROBE_LOST_AFTER, PROBES_IN_FLIGHT_MAX};
@@ -14,6 +15,12 @@ use crate::chance::Chance;
 use crate::health::{Effect, Event, FailureReason, Standing};
 use crate::probe::{Probe, ProbeId, ProbeOrder, ProbeResult};
 use crate::time::Mono;
+
+/// How much the newest round trip counts in their mean.
+const LATENCY_WEIGHT: f64 = 0.2;
+
+/// How long a mean round trip says something, or three intervals if that is longer.
+const LATENCY_FRESH_MIN: Duration = Duration::from_secs(600);
 
 /// One target under one monitor.
 #[derive(Debug)]
@@ -25,6 +32,9 @@ pub(super) struct Watch {
     pub(super) last: Option<ProbeResult>,
     /// Why it failed last.
     pub(super) failure: FailureReason,
+    /// The round trips of passed probes, each newer one weighing a fifth, in nanoseconds; and when
+    /// the last of them ended.
+    latency: Option<(f64, Mono)>,
     /// When its last probe began.
     started: Option<Mono>,
     fresh: bool,
@@ -197,14 +207,15 @@ impl Watches {
         if !result.passed() {
             watch.failure = result.reason();
         }
+        if let ProbeResult::Pass { rtt, .. } = result {
+            watch.measure(rtt, now);
+        }
         let interval = watch.task.interval;
         let due = if std::mem::take(&mut watch.fresh) {
             self.fresh_flights -= 1;
             // An interval is at most an hour, which 64 bits of nanoseconds hold.
             let nanos = chance.below(interval.as_nanos() as u64);
-            flight
-                .started
-                .after(std::time::Duration::from_nanos(nanos + 1))
+            flight.started.after(Duration::from_nanos(nanos + 1))
         } else {
             flight.started.after(interval)
         };
@@ -299,10 +310,28 @@ impl Watch {
             standing,
             last,
             failure,
+            latency: None,
             started: None,
             fresh: true,
             slot,
         }
+    }
+
+    /// Takes in the round trip of a probe that passed.
+    fn measure(&mut self, rtt: Duration, now: Mono) {
+        let sample = rtt.as_nanos() as f64;
+        let mean = match self.latency {
+            Some((mean, _)) => LATENCY_WEIGHT * sample + (1.0 - LATENCY_WEIGHT) * mean,
+            None => sample,
+        };
+        self.latency = Some((mean, now));
+    }
+
+    /// The mean round trip, unless it is too old to say anything.
+    pub(super) fn latency(&self, now: Mono) -> Option<Duration> {
+        let (mean, at) = self.latency?;
+        let fresh = now.since(at) <= LATENCY_FRESH_MIN.max(self.task.interval * 3);
+        fresh.then(|| Duration::from_nanos(mean.round() as u64))
     }
 
     /// What is to be remembered of it.

@@ -26,15 +26,18 @@ pub enum EndpointState {
     Unknown,
     /// Turned off, by itself or with its pool.
     Disabled,
+    /// Turned off, while pins to it still hold.
+    Draining,
 }
 
 impl EndpointState {
     /// Every state.
-    pub const ALL: [EndpointState; 4] = [
+    pub const ALL: [EndpointState; 5] = [
         EndpointState::Healthy,
         EndpointState::Critical,
         EndpointState::Unknown,
         EndpointState::Disabled,
+        EndpointState::Draining,
     ];
 
     /// The word for it in reports.
@@ -45,6 +48,7 @@ impl EndpointState {
             EndpointState::Critical => "critical",
             EndpointState::Unknown => "unknown",
             EndpointState::Disabled => "disabled",
+            EndpointState::Draining => "draining",
         }
     }
 }
@@ -66,6 +70,10 @@ pub enum EndpointReason {
     Probe(FailureReason),
     /// It is turned off.
     Disabled,
+    /// It is turned off, and pins to it hold until its time is over.
+    Draining,
+    /// It is turned off, and the time of its pins is over.
+    Drained,
     /// Its pool is turned off.
     PoolDisabled,
     /// Its hostname has not been looked up yet.
@@ -85,6 +93,8 @@ impl EndpointReason {
             EndpointReason::Pending => "no result yet",
             EndpointReason::Probe(reason) => reason.as_str(),
             EndpointReason::Disabled => "disabled",
+            EndpointReason::Draining => "disabled, pins still hold",
+            EndpointReason::Drained => "drained",
             EndpointReason::PoolDisabled => "pool is disabled",
             EndpointReason::Unresolved => "hostname is not resolved yet",
             EndpointReason::UnknownHost => FailureReason::DnsUnknownHost.as_str(),

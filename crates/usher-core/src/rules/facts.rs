@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
+pub use crate::request::Headers;
 use crate::request::Scheme;
 use crate::time::Wall;
 
@@ -65,47 +66,6 @@ pub struct Dns<'a> {
     pub unicast: bool,
     /// The address of the client subnet option, if the query carries one.
     pub client_subnet: Option<IpAddr>,
-}
-
-/// Header lines, however a front keeps them.
-pub trait Headers {
-    /// Calls `each` with name and value of every line, in order, until it breaks. Names may be in
-    /// any case. A line of several values is one line.
-    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>);
-}
-
-impl<N: AsRef<[u8]>, V: AsRef<[u8]>> Headers for [(N, V)] {
-    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
-        for (name, value) in self {
-            if each(name.as_ref(), value.as_ref()).is_break() {
-                return;
-            }
-        }
-    }
-}
-
-impl<N: AsRef<[u8]>, V: AsRef<[u8]>, const LEN: usize> Headers for [(N, V); LEN] {
-    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
-        self.as_slice().visit(each);
-    }
-}
-
-impl<N: AsRef<[u8]>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
-    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
-        self.as_slice().visit(each);
-    }
-}
-
-impl std::fmt::Debug for dyn Headers + '_ {
-    /// Names only: values are the visitor's.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut list = f.debug_list();
-        self.visit(&mut |name, _| {
-            list.entry(&String::from_utf8_lossy(name));
-            ControlFlow::Continue(())
-        });
-        list.finish()
-    }
 }
 
 impl<'a> Http<'a> {

@@ -48,7 +48,7 @@ pub struct RuleFault {
 }
 
 /// A field of a rule, in the words of this crate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleField {
     /// [`Rule::name`]
     Name,

@@ -94,6 +94,12 @@ impl<P> Rules<P> {
         }
     }
 
+    /// Whether no rule can hold: there is none, or all are disabled.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     /// The list as it was written.
     #[must_use]
     pub fn as_written(&self) -> &[Rule<P>] {
@@ -119,6 +125,17 @@ impl<P> Rules<P> {
         }
     }
 
+    /// Those of an [`Outcome`], in the order of the rules.
+    pub fn transforms(&self, of: Transforms) -> impl Iterator<Item = &Transform> {
+        let all = self
+            .order
+            .iter()
+            .map(|&place| &self.rules[place as usize].transform);
+        let all = all.filter(|transform| !transform.is_empty());
+        (all.enumerate())
+            .filter_map(move |(place, transform)| of.contains(place).then_some(transform))
+    }
+
     /// Lays the rules on one request: in order, each that holds replaces what it names, until one
     /// ends it.
     #[must_use]
@@ -135,9 +152,12 @@ impl<P> Rules<P> {
         tell: &mut dyn FnMut(usize, bool),
     ) -> Outcome<'r, P> {
         let mut outcome = Outcome::default();
+        let mut changing = 0;
         for &place in &self.order {
             let place = place as usize;
             let rule = &self.rules[place];
+            let own = changing;
+            changing += usize::from(!rule.transform.is_empty());
             let holds = rule.condition.matches(facts);
             tell(place, holds);
             if !holds {
@@ -145,8 +165,8 @@ impl<P> Rules<P> {
             }
             outcome.last = Some(place);
             outcome.overrides.lay(&rule.overrides);
-            if !rule.transform.is_empty() {
-                outcome.transforms.push(&rule.transform);
+            if changing > own {
+                outcome.transforms.insert(own);
             }
             outcome.response = rule.fixed_response.as_ref();
             if rule.ends() {
@@ -154,6 +174,32 @@ impl<P> Rules<P> {
             }
         }
         outcome
+    }
+}
+
+/// Which of the rules that change requests hold for one. A set of bits, so that deciding takes no
+/// memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Transforms(u64);
+
+impl Transforms {
+    /// The most rules of a load balancer that may change requests.
+    pub const MAX: usize = 64;
+
+    /// Whether nothing is to be changed.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn insert(&mut self, place: usize) {
+        if place < Transforms::MAX {
+            self.0 |= 1 << place;
+        }
+    }
+
+    fn contains(self, place: usize) -> bool {
+        place < Transforms::MAX && self.0 & (1 << place) != 0
     }
 }
 
@@ -166,8 +212,8 @@ pub struct Outcome<'r, P> {
     pub response: Option<&'r FixedResponse>,
     /// What is different, of all rules that held.
     pub overrides: Laid<'r, P>,
-    /// What is done on the way, in the order of the rules. Takes memory only when there is some.
-    pub transforms: Vec<&'r Transform>,
+    /// What is done on the way, to be read with [`Rules::transforms`].
+    pub transforms: Transforms,
 }
 
 impl<P> Default for Outcome<'_, P> {
@@ -176,7 +222,7 @@ impl<P> Default for Outcome<'_, P> {
             last: None,
             response: None,
             overrides: Laid::default(),
-            transforms: Vec::new(),
+            transforms: Transforms::default(),
         }
     }
 }

@@ -3,6 +3,9 @@
 //! An [`Overrides`] is what one rule names, a [`Laid`] what all rules that held name together. The
 //! latter only points into the former, so laying rules on a request copies nothing.
 
+use std::time::Duration;
+
+use crate::catalog::{AffinityAttributes, AffinityMode};
 use crate::steering::PoolSteering;
 
 /// Codes (of countries, regions or nodes) and the pools for each, in order of preference.
@@ -36,6 +39,12 @@ pub struct Overrides<P> {
     pub ttl_secs: Option<u32>,
     /// Whether a failed request may go on to another pool.
     pub failover_across_pools: Option<bool>,
+    /// Whether visitors are pinned, and by what they are known again.
+    pub affinity: Option<AffinityMode>,
+    /// How long a pin holds. A pin in a cookie is given anew with it.
+    pub affinity_ttl: Option<Duration>,
+    /// Everything else about affinity.
+    pub affinity_attributes: Option<AffinityAttributes>,
 }
 
 /// From what the location of a DNS visitor is told.
@@ -86,6 +95,9 @@ impl<P> Default for Overrides<P> {
             location: None,
             ttl_secs: None,
             failover_across_pools: None,
+            affinity: None,
+            affinity_ttl: None,
+            affinity_attributes: None,
         }
     }
 }
@@ -120,6 +132,9 @@ impl<P> Overrides<P> {
             location: self.location,
             ttl_secs: self.ttl_secs,
             failover_across_pools: self.failover_across_pools,
+            affinity: self.affinity,
+            affinity_ttl: self.affinity_ttl,
+            affinity_attributes: self.affinity_attributes.clone(),
         }
     }
 }
@@ -149,6 +164,12 @@ pub struct Laid<'r, P> {
     pub ttl_secs: Option<u32>,
     /// Whether a failed request may go on to another pool.
     pub failover_across_pools: Option<bool>,
+    /// Whether visitors are pinned, and by what they are known again.
+    pub affinity: Option<AffinityMode>,
+    /// How long a pin holds.
+    pub affinity_ttl: Option<Duration>,
+    /// Everything else about affinity.
+    pub affinity_attributes: Option<&'r AffinityAttributes>,
 }
 
 impl<P> Default for Laid<'_, P> {
@@ -165,6 +186,9 @@ impl<P> Default for Laid<'_, P> {
             location: None,
             ttl_secs: None,
             failover_across_pools: None,
+            affinity: None,
+            affinity_ttl: None,
+            affinity_attributes: None,
         }
     }
 }
@@ -186,6 +210,9 @@ impl<'r, P> Laid<'r, P> {
             location,
             ttl_secs,
             failover_across_pools,
+            affinity,
+            affinity_ttl,
+            affinity_attributes,
         } = over;
         self.default_pools = default_pools.as_deref().or(self.default_pools);
         self.region_pools = region_pools.as_deref().or(self.region_pools);
@@ -204,5 +231,8 @@ impl<'r, P> Laid<'r, P> {
         self.location = location.or(self.location);
         self.ttl_secs = ttl_secs.or(self.ttl_secs);
         self.failover_across_pools = failover_across_pools.or(self.failover_across_pools);
+        self.affinity = affinity.or(self.affinity);
+        self.affinity_ttl = affinity_ttl.or(self.affinity_ttl);
+        self.affinity_attributes = affinity_attributes.as_ref().or(self.affinity_attributes);
     }
 }

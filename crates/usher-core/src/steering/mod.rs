@@ -3,43 +3,97 @@
 //! Each rule is a function that returns [`Weights`]. Traffic draws from them and an explanation
 //! prints them, so the two cannot differ.
 
-mod off;
+mod first;
+mod hash;
+mod least;
+mod nearest;
 mod random;
+mod slow_start;
 mod weights;
 
+pub(crate) use hash::rendezvous;
+pub(crate) use nearest::Point;
+pub(crate) use slow_start::Ramp;
 pub use weights::{CANDIDATES_MAX, Weight, Weights};
 
 /// How a pool is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PoolSteering {
-    /// The first usable pool of the ordered list.
+    /// Geo when there is a map of places, else off.
     #[default]
+    Auto,
+    /// The first usable pool of the ordered list.
     Off,
+    /// The first usable pool of the list of the place.
+    Geo,
     /// A draw by the weights of the usable pools.
     Random,
+    /// The usable pool whose probes are answered fastest.
+    DynamicLatency,
+    /// The usable pool that is nearest.
+    Proximity,
+    /// A draw by weight and by requests under way.
+    LeastOutstandingRequests,
+    /// A draw by weight and by open connections.
+    LeastConnections,
+}
+
+/// What [`PoolSteering`] comes down to once the list of pools is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Among {
+    /// The first in order.
+    Ordered,
+    /// The one with the least figure: of its probes or of its way.
+    Fastest,
+    Nearest,
+    /// A draw.
+    Drawn(EndpointSteering),
 }
 
 impl PoolSteering {
     /// Every method.
-    pub const ALL: [PoolSteering; 2] = [PoolSteering::Off, PoolSteering::Random];
+    pub const ALL: [PoolSteering; 8] = [
+        PoolSteering::Auto,
+        PoolSteering::Off,
+        PoolSteering::Geo,
+        PoolSteering::Random,
+        PoolSteering::DynamicLatency,
+        PoolSteering::Proximity,
+        PoolSteering::LeastOutstandingRequests,
+        PoolSteering::LeastConnections,
+    ];
 
-    /// The name, as the API spells it.
+    /// The name, as the API spells it; empty for [`PoolSteering::Auto`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            PoolSteering::Auto => "",
             PoolSteering::Off => "off",
+            PoolSteering::Geo => "geo",
             PoolSteering::Random => "random",
+            PoolSteering::DynamicLatency => "dynamic_latency",
+            PoolSteering::Proximity => "proximity",
+            PoolSteering::LeastOutstandingRequests => "least_outstanding_requests",
+            PoolSteering::LeastConnections => "least_connections",
         }
     }
 
-    /// The chance of each candidate, given in order of preference; a `None` is not usable.
+    /// Whether it is a draw, and so one that weights of pools have a part in.
     #[must_use]
-    pub fn weigh(self, candidates: impl Iterator<Item = Option<Weight>>) -> Weights {
+    pub const fn draws(self) -> bool {
+        matches!(self.among(), Among::Drawn(_))
+    }
+
+    pub(crate) const fn among(self) -> Among {
         match self {
-            PoolSteering::Off => off::weigh(candidates),
-            PoolSteering::Random => {
-                random::weigh(candidates.map(|candidate| candidate.unwrap_or(Weight::ZERO)))
+            PoolSteering::Auto | PoolSteering::Off | PoolSteering::Geo => Among::Ordered,
+            PoolSteering::DynamicLatency => Among::Fastest,
+            PoolSteering::Proximity => Among::Nearest,
+            PoolSteering::Random => Among::Drawn(EndpointSteering::Random),
+            PoolSteering::LeastOutstandingRequests => {
+                Among::Drawn(EndpointSteering::LeastOutstandingRequests)
             }
+            PoolSteering::LeastConnections => Among::Drawn(EndpointSteering::LeastConnections),
         }
     }
 }
@@ -50,25 +104,36 @@ pub enum EndpointSteering {
     /// A draw by the weights of the candidates.
     #[default]
     Random,
+    /// By the visitor's address, which comes to the same endpoint while that is a candidate.
+    Hash,
+    /// A draw by weight and by requests under way.
+    LeastOutstandingRequests,
+    /// A draw by weight and by open connections.
+    LeastConnections,
 }
 
 impl EndpointSteering {
     /// Every method.
-    pub const ALL: [EndpointSteering; 1] = [EndpointSteering::Random];
+    pub const ALL: [EndpointSteering; 4] = [
+        EndpointSteering::Random,
+        EndpointSteering::Hash,
+        EndpointSteering::LeastOutstandingRequests,
+        EndpointSteering::LeastConnections,
+    ];
 
     /// The name, as the API spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             EndpointSteering::Random => "random",
-        }
-    }
-
-    /// The chance of each candidate, in proportion to its weight; one of weight 0 is not usable.
-    #[must_use]
-    pub fn weigh(self, candidates: &[Weight]) -> Weights {
-        match self {
-            EndpointSteering::Random => random::weigh_slice(candidates),
+            EndpointSteering::Hash => "hash",
+            EndpointSteering::LeastOutstandingRequests => "least_outstanding_requests",
+            EndpointSteering::LeastConnections => "least_connections",
         }
     }
 }
+
+pub(crate) use first::first;
+pub(crate) use least::by_load;
+pub(crate) use nearest::least;
+pub(crate) use random::by_weight;

@@ -4,10 +4,7 @@
 
 use super::{Weight, Weights};
 
-pub(super) fn weigh(candidates: impl Iterator<Item = Weight>) -> Weights {
-    Weights::of(candidates)
-}
-
-pub(super) fn weigh_slice(candidates: &[Weight]) -> Weights {
+/// Of candidates that lie in one piece; those of weight 0 cannot be chosen.
+pub(crate) fn by_weight(candidates: &[Weight]) -> Weights {
     Weights::of_slice(candidates)
 }

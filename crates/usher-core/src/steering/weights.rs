@@ -28,6 +28,12 @@ impl Weight {
         f64::from(self.0) / 100.0
     }
 
+    /// Its part in a draw: so many to the hundredth that it can be divided without much being lost,
+    /// and so few that all candidates together fit into 64 bits.
+    pub(crate) const fn shares(self) -> u64 {
+        (self.0 as u64) << 32
+    }
+
     /// Whether it is 0.
     #[must_use]
     pub const fn is_zero(self) -> bool {
@@ -39,119 +45,141 @@ impl Weight {
 ///
 /// On the stack and of fixed size, so that a decision allocates nothing.
 #[derive(Debug, Clone)]
-pub struct Weights {
-    each: [u32; CANDIDATES_MAX],
-    len: usize,
-    /// At most 256 x 100: small numbers, so that sums are done several at a time.
-    total: u32,
+pub struct Weights(Kind);
+
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack and is never stored"
+)]
+#[derive(Debug, Clone)]
+enum Kind {
+    None,
+    /// The commonest case by far, and then nothing has to be summed.
+    Certain(usize),
+    Drawn {
+        each: [u64; CANDIDATES_MAX],
+        len: usize,
+        total: u64,
+    },
 }
 
 impl Weights {
     /// No candidate at all.
     #[must_use]
-    pub fn none() -> Weights {
-        Weights {
-            each: [0; CANDIDATES_MAX],
-            len: 0,
-            total: 0,
-        }
+    pub const fn none() -> Weights {
+        Weights(Kind::None)
     }
 
     /// Exactly one.
     #[must_use]
-    pub fn certain(candidate: usize) -> Weights {
-        let mut weights = Weights::none();
-        if let Some(each) = weights.each.get_mut(candidate) {
-            *each = Weight::ONE.0;
-            weights.len = candidate + 1;
-            weights.total = Weight::ONE.0;
-        }
-        weights
+    pub const fn certain(candidate: usize) -> Weights {
+        Weights(if candidate < CANDIDATES_MAX {
+            Kind::Certain(candidate)
+        } else {
+            Kind::None
+        })
     }
 
-    /// In proportion to `candidates`; those past [`CANDIDATES_MAX`], which no checked catalog has,
-    /// are left out.
+    /// In proportion to `shares`, each at most those of weight 1; those past [`CANDIDATES_MAX`],
+    /// which no checked catalog has, are left out.
     #[must_use]
-    pub fn of(candidates: impl Iterator<Item = Weight>) -> Weights {
-        let mut weights = Weights::none();
-        for (each, weight) in weights.each.iter_mut().zip(candidates) {
-            *each = weight.0;
-            weights.len += 1;
-            weights.total += weight.0;
+    pub fn of(shares: impl Iterator<Item = u64>) -> Weights {
+        let (mut each, mut len, mut total) = ([0; CANDIDATES_MAX], 0, 0);
+        for (each, shares) in each.iter_mut().zip(shares) {
+            *each = shares;
+            len += 1;
+            total += shares;
         }
-        weights
+        Weights(Kind::Drawn { each, len, total })
     }
 
-    /// The same for weights that lie in one piece.
+    /// In proportion to weights that lie in one piece.
     #[must_use]
     pub fn of_slice(candidates: &[Weight]) -> Weights {
-        let mut weights = Weights::none();
-        weights.len = candidates.len().min(CANDIDATES_MAX);
-        for (each, weight) in weights.each[..weights.len].iter_mut().zip(candidates) {
-            *each = weight.0;
+        let mut each = [0; CANDIDATES_MAX];
+        let len = candidates.len().min(CANDIDATES_MAX);
+        for (each, weight) in each[..len].iter_mut().zip(candidates) {
+            *each = u64::from(weight.0);
         }
-        weights.total = weights.each[..weights.len].iter().sum();
-        weights
+        let total = each[..len].iter().sum();
+        Weights(Kind::Drawn { each, len, total })
     }
 
     /// Whether nothing can be drawn.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.total == 0
+        match self.0 {
+            Kind::None => true,
+            Kind::Certain(_) => false,
+            Kind::Drawn { total, .. } => total == 0,
+        }
+    }
+
+    /// The shares of one candidate; comparable within one `Weights` only.
+    pub(crate) fn shares(&self, candidate: usize) -> u64 {
+        match &self.0 {
+            Kind::None => 0,
+            Kind::Certain(certain) => u64::from(*certain == candidate),
+            Kind::Drawn { each, len, .. } => each[..*len].get(candidate).copied().unwrap_or(0),
+        }
     }
 
     /// The chance of one candidate: 0..=1, exact.
     #[must_use]
     pub fn probability(&self, candidate: usize) -> f64 {
-        let each = self.each[..self.len].get(candidate).copied().unwrap_or(0);
-        if each == 0 {
-            0.0
-        } else {
-            f64::from(each) / f64::from(self.total)
+        match (self.shares(candidate), &self.0) {
+            (0, _) => 0.0,
+            (_, Kind::None | Kind::Certain(_)) => 1.0,
+            (shares, Kind::Drawn { total, .. }) => shares as f64 / *total as f64,
         }
     }
 
     /// The candidate that `draw`, 64 random bits, falls on; `None` when there is none.
     #[must_use]
     pub fn draw(&self, draw: u64) -> Option<usize> {
-        self.find(place(self.total, draw))
+        match &self.0 {
+            Kind::None => None,
+            Kind::Certain(candidate) => Some(*candidate),
+            Kind::Drawn { each, len, total } => find(&each[..*len], part_of(*total, draw)),
+        }
     }
 
     /// The same as if the chance of `candidate` were 0.
     #[must_use]
     pub fn draw_other(&self, candidate: usize, draw: u64) -> Option<usize> {
-        let before: u32 = self.each[..candidate].iter().sum();
-        let own = self.each[candidate];
-        let place = place(self.total - own, draw);
-        self.find(if place < before { place } else { place + own })
-    }
-
-    /// The candidate whose part of the total holds `place`.
-    fn find(&self, place: u32) -> Option<usize> {
-        // Whole blocks are summed at once, which is several times faster than one by one.
-        const BLOCK: usize = 16;
-        let mut left = place;
-        for (block, each) in self.each[..self.len].chunks(BLOCK).enumerate() {
-            let sum: u32 = each.iter().sum();
-            if left >= sum {
-                left -= sum;
-                continue;
-            }
-            for (candidate, &each) in each.iter().enumerate() {
-                match left.checked_sub(each) {
-                    Some(rest) => left = rest,
-                    None => return Some(block * BLOCK + candidate),
-                }
+        match &self.0 {
+            Kind::None => None,
+            Kind::Certain(certain) => Some(*certain).filter(|&certain| certain != candidate),
+            Kind::Drawn { each, len, total } => {
+                let each = &each[..*len];
+                let before: u64 = each[..candidate].iter().sum();
+                let place = part_of(*total - each[candidate], draw);
+                let skipped = if place < before { 0 } else { each[candidate] };
+                find(each, place + skipped)
             }
         }
-        None
     }
 }
 
-/// Where `draw` falls in `total`.
-fn place(total: u32, draw: u64) -> u32 {
-    // Less than `total`, so it fits.
-    part_of(u64::from(total), draw) as u32
+/// The candidate whose part of the total holds `place`.
+fn find(each: &[u64], place: u64) -> Option<usize> {
+    // Whole blocks are summed at once, which is several times faster than one by one.
+    const BLOCK: usize = 16;
+    let mut left = place;
+    for (block, each) in each.chunks(BLOCK).enumerate() {
+        let sum: u64 = each.iter().sum();
+        if left >= sum {
+            left -= sum;
+            continue;
+        }
+        for (candidate, &each) in each.iter().enumerate() {
+            match left.checked_sub(each) {
+                Some(rest) => left = rest,
+                None => return Some(block * BLOCK + candidate),
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -159,7 +187,7 @@ mod tests {
     use super::*;
 
     fn weights(hundredths: &[u32]) -> Weights {
-        Weights::of(hundredths.iter().map(|&each| Weight(each)))
+        Weights::of(hundredths.iter().map(|&each| u64::from(each)))
     }
 
     /// The draw that falls on `place` of `total`.
@@ -172,11 +200,12 @@ mod tests {
         let hundredths: Vec<u32> = (0..40).map(|place| place % 4).collect();
         let expected = || (0..40usize).flat_map(|place| std::iter::repeat_n(place, place % 4));
         let all = weights(&hundredths);
+        let total = hundredths.iter().sum();
         for (place, candidate) in (0..).zip(expected()) {
-            assert_eq!(all.draw(draw_at(place, all.total)), Some(candidate));
+            assert_eq!(all.draw(draw_at(place, total)), Some(candidate));
         }
         for without in [1, 2, 3, 15, 17, 39] {
-            let left = all.total - hundredths[without];
+            let left = total - hundredths[without];
             for (place, candidate) in
                 (0..).zip(expected().filter(|&candidate| candidate != without))
             {

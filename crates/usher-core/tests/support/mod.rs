@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use usher_core::catalog::{
-    Address, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls, HostPattern, HttpCheck,
-    Monitor, MonitorKind, Monitoring, Node, Pool, Reference, Ssl, Zone,
+    Address, Affinity, Areas, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls,
+    HostPattern, HttpCheck, Monitor, MonitorKind, Monitoring, Node, Pool, Reference, Shedding, Ssl,
+    Zone,
 };
 use usher_core::id::{Id, Kind};
-use usher_core::request::{Request, Scheme};
+use usher_core::request::{Location, NoHeaders, Request, Scheme};
 use usher_core::steering::{EndpointSteering, PoolSteering};
+use usher_core::time::Wall;
 
 fn reference(kind: Kind, name: &str) -> Reference {
     Reference {
@@ -69,6 +71,7 @@ pub(crate) fn catalog(
         pools: Vec::new(),
         balancers: Vec::new(),
         interval_min: Duration::from_secs(1),
+        hash_key: Default::default(),
     };
     for lb in 0..balancers {
         for pool in 0..pools {
@@ -81,6 +84,7 @@ pub(crate) fn catalog(
                 enabled: true,
                 weight: (place % 7 + 1) as f64 / 10.0,
                 host_header: None,
+                disabled_at: None,
             };
             draft.pools.push(Pool {
                 id: Id::derive("default", Kind::Pool, &name),
@@ -92,6 +96,9 @@ pub(crate) fn catalog(
                 monitoring: Monitoring::Monitor(reference(Kind::Monitor, "m")),
                 tls: EndpointTls::default(),
                 name,
+                coordinates: None,
+                shedding: Shedding::default(),
+                slow_start: None,
             });
         }
         let name = format!("lb{lb}.example.com");
@@ -109,6 +116,12 @@ pub(crate) fn catalog(
             steering,
             weight_default: 0.5,
             weights: Vec::new(),
+            areas: Areas::default(),
+            location: Default::default(),
+            affinity: Affinity::default(),
+            failover_across_pools: false,
+            pool_sets: Vec::new(),
+            rules: Default::default(),
         });
     }
     Arc::new(Catalog::check(draft).expect("valid"))
@@ -123,6 +136,10 @@ pub(crate) fn request(host: &str, draw: u64) -> Request<'_> {
         uri: "/",
         scheme: Scheme::Http,
         client: [198, 51, 100, 1].into(),
+        version: "HTTP/1.1",
+        headers: &NoHeaders,
+        location: Location::default(),
+        time: Wall::from_millis(1_790_000_000_000),
         draw,
     }
 }

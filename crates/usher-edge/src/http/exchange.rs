@@ -186,14 +186,22 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             uri: asked.uri,
             scheme: self.visitor.scheme,
             client: self.visitor.address,
+            version: "HTTP/1.1",
+            headers: &usher_core::request::NoHeaders,
+            location: self.view.snapshot.location(),
+            time: usher_core::time::Wall::from_millis(0),
             draw: self.worker.draw(),
         };
         let view = self.view;
-        match view
-            .snapshot
-            .decide(&request, &*view.book, self.worker.now())
-        {
-            Decision::Forward { balancer, attempts } => {
+        match view.snapshot.decide(
+            &request,
+            &*view.book,
+            &usher_core::affinity::NoPins,
+            self.worker.now(),
+        ) {
+            Decision::Forward(usher_core::decision::Forward {
+                balancer, attempts, ..
+            }) => {
                 self.report.balancer = Some(balancer);
                 self.forward(balancer, attempts).await
             }
@@ -203,6 +211,14 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             } => {
                 self.report.balancer = Some(balancer);
                 self.redirect().await
+            }
+            // No file can ask for one yet.
+            Decision::Respond {
+                with: Response::Fixed(_),
+                ..
+            } => {
+                self.refuse(usher_core::decision::Refusal::NoEndpoint.into())
+                    .await
             }
             Decision::Refuse { balancer, reason } => {
                 self.report.balancer = balancer;

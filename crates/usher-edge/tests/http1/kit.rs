@@ -15,8 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use usher_core::catalog::{
-    Address, Balancer, Catalog, Draft, Endpoint, EndpointTls, HostPattern, Monitoring, Node, Pool,
-    Reference, Ssl, Zone,
+    Address, Affinity, Areas, Balancer, Catalog, Draft, Endpoint, EndpointTls, HostPattern,
+    Monitoring, Node, Pool, Reference, Shedding, Ssl, Zone,
 };
 use usher_core::id::{Id, Kind};
 use usher_core::request::Scheme;
@@ -313,6 +313,7 @@ impl Setup {
                 // The first gets all traffic as long as it can be reached.
                 weight: if place == 0 { 1.0 } else { 0.01 },
                 host_header: self.host_header.clone(),
+                disabled_at: None,
             });
         let pool = Pool {
             id: Id::derive("default", Kind::Pool, "eu"),
@@ -324,6 +325,9 @@ impl Setup {
             endpoints_min: 1,
             monitoring: Monitoring::None,
             tls: self.tls.clone(),
+            coordinates: None,
+            shedding: Shedding::default(),
+            slow_start: None,
         };
         let balancer = Balancer {
             id: Id::derive("default", Kind::Balancer, HOST),
@@ -337,6 +341,12 @@ impl Setup {
             steering: PoolSteering::Off,
             weight_default: 1.0,
             weights: Vec::new(),
+            areas: Areas::default(),
+            location: Default::default(),
+            affinity: Affinity::default(),
+            failover_across_pools: false,
+            pool_sets: Vec::new(),
+            rules: Default::default(),
         };
         let zone = Zone {
             id: Id::derive("default", Kind::Zone, "example.com"),
@@ -360,6 +370,7 @@ impl Setup {
             pools: vec![pool],
             balancers: vec![balancer],
             interval_min: Duration::from_secs(10),
+            hash_key: Default::default(),
         }
     }
 

@@ -21,6 +21,7 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> (Draft, Places) {
         pools: Vec::new(),
         balancers: Vec::new(),
         interval_min: read_interval_min(root),
+        hash_key: Default::default(),
     };
     for (key, cursor) in named(root, "zones", "zone") {
         let mut zone = zones::read(

@@ -1,6 +1,7 @@
 //! Each rule broken once, with the words that are said.
 
 use super::*;
+use crate::catalog::HostPattern;
 use crate::catalog::{Catalog, Member, TlsMode};
 use crate::id::{Id, Kind};
 use crate::sample::Sample;
