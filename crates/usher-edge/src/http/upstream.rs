@@ -26,6 +26,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use usher_core::catalog::Address;
 use usher_core::snapshot::{EndpointView, TlsProfile, Transport};
 
+use super::book::Connected;
 use super::refusal::Failure;
 use super::settings::Timeouts;
 use super::stream::Stream;
@@ -185,6 +186,8 @@ pub(crate) struct Connection {
     identity: Rc<Identity>,
     /// It served a request before, so the endpoint may have closed it meanwhile.
     pub(crate) reused: bool,
+    /// It counts as open at its endpoint.
+    pub(crate) counted: Option<Connected>,
 }
 
 impl Connection {
@@ -368,6 +371,7 @@ pub(crate) async fn connect(
         hash: target.hash(),
         identity: Rc::new(target.identity(ip)),
         reused: false,
+        counted: None,
     })
 }
 
