@@ -73,6 +73,10 @@ impl Counts for View {
     fn open_requests(&self, endpoint: EndpointIx) -> u32 {
         self.counts.open_requests(endpoint)
     }
+
+    fn open_connections(&self, endpoint: EndpointIx) -> u32 {
+        self.counts.open_connections(endpoint)
+    }
 }
 
 impl fmt::Debug for View {

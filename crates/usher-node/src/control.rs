@@ -83,6 +83,10 @@ impl Counts for Booked {
     fn open_requests(&self, endpoint: EndpointIx) -> u32 {
         self.0.open_requests(endpoint)
     }
+
+    fn open_connections(&self, endpoint: EndpointIx) -> u32 {
+        self.0.open_connections(endpoint)
+    }
 }
 
 impl Control for Shared {

@@ -1,9 +1,11 @@
 //! A load balancer: the fields of `/zones/{zone_id}/load_balancers`.
 
-use usher_core::catalog::{Affinity, Areas, Balancer, HostPattern};
+use usher_core::catalog::{Affinity, Areas, Balancer, HostPattern, Reference};
 use usher_core::id::{Id, Kind};
+use usher_core::rules::PoolMap;
 use usher_core::steering::PoolSteering;
 
+use super::pool_sets;
 use super::reader::{Cursor, Object, Shape, Word, built, read_only, unbuilt};
 
 /// A load balancer.
@@ -18,10 +20,12 @@ pub static LOAD_BALANCER: Shape = Shape {
         built("fallback_pool"),
         built("steering_policy"),
         built("random_steering"),
+        built("region_pools"),
+        built("country_pools"),
+        built("pop_pools"),
+        built("adaptive_routing"),
+        built("pool_sets"),
         unbuilt("ttl", &[]),
-        unbuilt("region_pools", &[]),
-        unbuilt("country_pools", &[]),
-        unbuilt("pop_pools", &[]),
         unbuilt("location_strategy", &["pop", "proximity"]),
         unbuilt("session_affinity", &["none"]),
         unbuilt("session_affinity_ttl", &[]),
@@ -29,9 +33,7 @@ pub static LOAD_BALANCER: Shape = Shape {
             "session_affinity_attributes",
             &["Auto", "0", "none", "false"],
         ),
-        unbuilt("adaptive_routing", &["false"]),
         unbuilt("rules", &[]),
-        unbuilt("pool_sets", &[]),
         unbuilt("networks", &[]),
         unbuilt("account", &["default"]),
         read_only("id"),
@@ -47,16 +49,27 @@ pub static RANDOM_STEERING: Shape = Shape {
     keys: &[built("default_weight"), built("pool_weights")],
 };
 
-const POLICIES: [(&str, Word<PoolSteering>); 8] = [
-    // Without maps by place, which would be refused, the empty text acts as off.
-    ("", Word::Means(PoolSteering::Off)),
+/// What happens when all of the chosen pool fails a request.
+pub static ADAPTIVE_ROUTING: Shape = Shape {
+    name: "adaptive_routing of a load balancer",
+    keys: &[built("failover_across_pools")],
+};
+
+pub(super) const POLICIES: [(&str, Word<PoolSteering>); 8] = [
+    ("", Word::Means(PoolSteering::Auto)),
     ("off", Word::Means(PoolSteering::Off)),
+    ("geo", Word::Means(PoolSteering::Geo)),
     ("random", Word::Means(PoolSteering::Random)),
-    ("geo", Word::Unbuilt),
-    ("dynamic_latency", Word::Unbuilt),
-    ("proximity", Word::Unbuilt),
-    ("least_outstanding_requests", Word::Unbuilt),
-    ("least_connections", Word::Unbuilt),
+    ("dynamic_latency", Word::Means(PoolSteering::DynamicLatency)),
+    ("proximity", Word::Means(PoolSteering::Proximity)),
+    (
+        "least_outstanding_requests",
+        Word::Means(PoolSteering::LeastOutstandingRequests),
+    ),
+    (
+        "least_connections",
+        Word::Means(PoolSteering::LeastConnections),
+    ),
 ];
 
 /// Reads a load balancer. `name` is the key of a file; `None` takes the field `name`.
@@ -94,13 +107,8 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
     check_proxied(&object);
     balancer.description = object.text_or("description", "");
     balancer.enabled = object.flag_or("enabled", true);
-    let pool = |value: &Cursor<'_>| value.reference(Kind::Pool).unwrap_or_else(super::nowhere);
     let pools = object.need("default_pools");
-    balancer.pools = pools
-        .iter()
-        .flat_map(Cursor::list)
-        .map(|item| pool(&item))
-        .collect();
+    balancer.pools = pools.as_ref().map_or_else(Vec::new, list_of_pools);
     balancer.fallback = object
         .need("fallback_pool")
         .as_ref()
@@ -118,17 +126,56 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
             .and_then(|weight| weight.number());
         balancer.weight_default = default.unwrap_or(1.0);
         let weights = random.get("pool_weights");
-        let weights = weights.iter().flat_map(Cursor::entries);
-        balancer.weights = weights
-            .map(|(name, weight)| {
-                let pool = weight
-                    .names(Kind::Pool, name)
-                    .unwrap_or_else(super::nowhere);
-                (pool, weight.number().unwrap_or(1.0))
-            })
-            .collect();
+        balancer.weights = weights.as_ref().map_or_else(Vec::new, pool_weights);
     }
+    let areas = |key| {
+        object
+            .get(key)
+            .as_ref()
+            .map_or_else(Vec::new, pools_by_place)
+    };
+    balancer.areas = Areas {
+        pops: areas("pop_pools"),
+        countries: areas("country_pools"),
+        regions: areas("region_pools"),
+    };
+    if let Some(adaptive) = object
+        .get("adaptive_routing")
+        .and_then(|it| it.object(&ADAPTIVE_ROUTING))
+    {
+        balancer.failover_across_pools = adaptive.flag_or("failover_across_pools", false);
+    }
+    let sets = object.get("pool_sets");
+    let sets = sets.iter().flat_map(Cursor::list);
+    balancer.pool_sets = sets.map(|set| pool_sets::read(&set)).collect();
     balancer
+}
+
+pub(super) fn pool(value: &Cursor<'_>) -> Reference {
+    value.reference(Kind::Pool).unwrap_or_else(super::nowhere)
+}
+
+pub(super) fn list_of_pools(list: &Cursor<'_>) -> Vec<Reference> {
+    list.list().iter().map(pool).collect()
+}
+
+pub(super) fn pool_weights(weights: &Cursor<'_>) -> Vec<(Reference, f64)> {
+    let entries = weights.entries().into_iter();
+    entries
+        .map(|(name, weight)| {
+            let pool = weight
+                .names(Kind::Pool, name)
+                .unwrap_or_else(super::nowhere);
+            (pool, weight.number().unwrap_or(1.0))
+        })
+        .collect()
+}
+
+fn pools_by_place(map: &Cursor<'_>) -> PoolMap<Reference> {
+    let entries = map.entries().into_iter();
+    entries
+        .map(|(code, pools)| (code.to_owned(), list_of_pools(&pools)))
+        .collect()
 }
 
 /// A load balancer that is not proxied is served by the DNS front.
@@ -176,8 +223,10 @@ mod tests {
             "fallback_pool": "us", "steering_policy": "random",
             "random_steering": {"default_weight": 0.5, "pool_weights": {"eu": 0.7}},
             "session_affinity": "none", "session_affinity_attributes": {"samesite": "Auto", "drain_duration": 0},
-            "region_pools": {}, "rules": [], "pool_sets": null, "location_strategy": {"mode": "pop"},
-            "adaptive_routing": {"failover_across_pools": false},
+            "region_pools": {"WEU": ["eu", "us"]}, "country_pools": {"DE": ["eu"]},
+            "pop_pools": {"ams": ["us"]}, "rules": [], "location_strategy": {"mode": "pop"},
+            "adaptive_routing": {"failover_across_pools": true},
+            "pool_sets": [{"overrides": {"pools": ["us"]}}],
         });
         let (balancer, faults) = read_file("*.Example.com", &value);
         assert_eq!(faults, [""; 0]);
@@ -187,29 +236,47 @@ mod tests {
         assert_eq!(balancer.fallback.text, "us");
         assert_eq!((balancer.weight_default, balancer.weights[0].1), (0.5, 0.7));
         assert!(!balancer.enabled);
+        let areas = &balancer.areas;
+        assert_eq!(areas.regions[0].1[1].text, "us");
+        assert_eq!(
+            (areas.countries[0].0.as_str(), areas.pops[0].0.as_str()),
+            ("DE", "ams")
+        );
+        assert!(balancer.failover_across_pools);
+        assert_eq!(balancer.pool_sets[0].pools[0].text, "us");
+    }
+
+    #[test]
+    fn every_steering_policy_has_a_name() {
+        for policy in PoolSteering::ALL {
+            let value = json!({
+                "proxied": true, "default_pools": ["eu"], "fallback_pool": "eu",
+                "steering_policy": policy.name(),
+            });
+            let (balancer, faults) = read_file("lb", &value);
+            assert_eq!((balancer.steering, faults), (policy, vec![]));
+        }
     }
 
     #[test]
     fn what_is_not_built_is_refused_by_name() {
         let value = json!({
-            "proxied": false, "default_pools": ["eu"], "fallback_pool": "eu", "steering_policy": "geo",
-            "ttl": 30, "country_pools": {"DE": ["eu"]}, "session_affinity": "cookie",
+            "proxied": false, "default_pools": ["eu"], "fallback_pool": "eu",
+            "ttl": 30, "session_affinity": "cookie",
             "session_affinity_ttl": 1800, "rules": [{}, {"name": "x"}],
-            "adaptive_routing": {"failover_across_pools": true},
+            "location_strategy": {"mode": "resolver_ip"},
         });
         let (_, faults) = read_file("lb", &value);
         assert_eq!(
             faults,
             [
                 "load balancer lb: ttl is not built yet",
-                "load balancer lb: country_pools is not built yet",
                 "load balancer lb: session_affinity cookie is not built yet",
                 "load balancer lb: session_affinity_ttl is not built yet",
                 "load balancer lb: rules is not built yet",
-                "load balancer lb: adaptive_routing is not built yet",
+                "load balancer lb: location_strategy is not built yet",
                 "load balancer lb: proxied false is the default and means the dns front, which is \
                  not built yet; only \"proxied: true\" is served",
-                "load balancer lb: steering_policy geo is not built yet",
             ]
         );
     }

@@ -4,15 +4,17 @@
 //! traffic makes: there is no second way to decide.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
+use usher_core::affinity::NoPins;
 use usher_core::assume::{Assumption, AssumptionFault};
 use usher_core::catalog::BalancerIx;
-use usher_core::decision::{Attempt, Decision, Response};
+use usher_core::decision::{Attempt, Decision, Forward, Response};
 use usher_core::request::{Request, Scheme};
 use usher_core::snapshot::{Counts, Snapshot};
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 
 use super::places::token;
 use super::reader::Fault;
@@ -29,6 +31,7 @@ pub struct Question {
     uri: String,
     scheme: Scheme,
     method: String,
+    headers: Vec<(String, String)>,
     client: IpAddr,
     assume: Vec<Assumption>,
     seed: Option<u64>,
@@ -84,7 +87,7 @@ impl Question {
                 format!("method {method:?} is not a token"),
             ));
         }
-        let host_header = headers(fields.get("headers"), &mut faults);
+        let headers = headers(fields.get("headers"), &mut faults);
         let assume = assumptions(fields.get("assume"), &mut faults);
         let seed = match fields.get("seed") {
             None | Some(Value::Null) => None,
@@ -98,10 +101,11 @@ impl Question {
         };
         match url {
             Some((scheme, host, uri)) if faults.is_empty() => Ok(Question {
-                host: host_header.as_deref().map_or(host, bare_host),
+                host: host_of(&headers).map_or(host, bare_host),
                 uri,
                 scheme,
                 method,
+                headers,
                 client,
                 assume,
                 seed,
@@ -125,6 +129,8 @@ impl Question {
         let assumed = snapshot.assume(&self.assume);
         let snapshot = assumed.map_err(|fault| vec![wrong("/assume", fault.to_string())])?;
         let draw = self.seed.unwrap_or(draw);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = Wall::from_millis(time.map_or(0, |since| since.as_millis() as i64));
         let request = Request {
             host: &self.host,
             method: &self.method,
@@ -132,34 +138,47 @@ impl Question {
             scheme: self.scheme,
             client: self.client,
             version: "HTTP/1.1",
-            headers: &usher_core::request::NoHeaders,
+            headers: &self.headers,
             location: snapshot.location(),
-            time: usher_core::time::Wall::from_millis(0),
+            time,
             draw,
         };
-        let (decision, trace) =
-            snapshot.explain(&request, counts, &usher_core::affinity::NoPins, now);
+        let (decision, trace) = snapshot.explain(&request, counts, &NoPins, now);
         let mut answer = outcome(&decision, &snapshot);
+        if let Some(pin) = &trace.pin {
+            answer["session"] =
+                json!({"kind": pin.kind.name(), "kept": pin.kept, "reason": pin.reason});
+        }
+        if trace.approximate {
+            answer["approximate"] = json!(true);
+        }
         let pools = trace.pools.iter().map(|pool| {
-            json!({
+            let mut told = json!({
                 "name": pool.name,
                 "usable": pool.usable,
                 "state": pool.state.as_str(),
                 "reason": pool.reason,
                 "weight": number(pool.weight),
                 "probability": number(pool.probability),
-            })
+            });
+            add(&mut told, "open", pool.open.map(f64::from));
+            add(&mut told, "rtt_ms", pool.latency_ms);
+            add(&mut told, "distance_km", pool.distance_km);
+            add(&mut told, "shed", pool.shed);
+            told
         });
         answer["pools"] = pools.collect();
         let endpoints = trace.endpoints.iter().map(|endpoint| {
-            json!({
+            let mut told = json!({
                 "name": endpoint.name,
                 "usable": endpoint.usable,
                 "state": endpoint.state.as_str(),
                 "reason": endpoint.reason,
                 "weight": number(endpoint.weight),
                 "probability": number(endpoint.probability),
-            })
+            });
+            add(&mut told, "open", endpoint.open.map(f64::from));
+            told
         });
         answer["endpoints"] = endpoints.collect();
         let steps = trace.steps.iter();
@@ -189,7 +208,7 @@ fn outcome(decision: &Decision, snapshot: &Snapshot) -> Value {
         "session": null, "room": null,
     });
     match *decision {
-        Decision::Forward(usher_core::decision::Forward {
+        Decision::Forward(Forward {
             balancer, attempts, ..
         }) => {
             answer["outcome"] = json!("forward");
@@ -231,9 +250,16 @@ fn endpoint(snapshot: &Snapshot, balancer: BalancerIx, attempt: Attempt) -> Valu
     })
 }
 
+/// What steering looked at, where it did.
+fn add(told: &mut Value, key: &str, value: Option<f64>) {
+    if let Some(value) = value {
+        told[key] = number(value);
+    }
+}
+
 /// A whole number without a fraction: 1, not 1.0.
 pub(super) fn number(value: f64) -> Value {
-    // Weights and probabilities are in 0..=1, where the cast is exact.
+    // Everything told is small enough for the cast to be exact.
     if value.fract() == 0.0 {
         json!(value as i64)
     } else {
@@ -267,17 +293,23 @@ fn bare_host(authority: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Checks `headers` and picks out the one that decides today: `Host`.
-fn headers(headers: Option<&Value>, faults: &mut Vec<Fault>) -> Option<String> {
+fn host_of(headers: &[(String, String)]) -> Option<&str> {
+    let mut hosts = headers
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    hosts.next_back().map(|(_, value)| value.as_str())
+}
+
+fn headers(headers: Option<&Value>, faults: &mut Vec<Fault>) -> Vec<(String, String)> {
     let headers = match headers {
-        None | Some(Value::Null) => return None,
+        None | Some(Value::Null) => return Vec::new(),
         Some(Value::Object(headers)) => headers,
         Some(_) => {
             faults.push(wrong("/headers", "headers is not an object of strings"));
-            return None;
+            return Vec::new();
         }
     };
-    let mut host = None;
+    let mut lines = Vec::new();
     for (name, value) in headers {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
             let pointer = format!("/headers/{}", token(name));
@@ -294,15 +326,14 @@ fn headers(headers: Option<&Value>, faults: &mut Vec<Fault>) -> Option<String> {
                     format!("header {name:?} has a control character"),
                 ));
             }
-            Some(value) if name.eq_ignore_ascii_case("host") => host = Some(value.to_owned()),
-            Some(_) => {}
+            Some(value) => lines.push((name.clone(), value.to_owned())),
             None => {
                 let pointer = format!("/headers/{}", token(name));
                 faults.push(wrong(pointer, format!("header {name:?} is not a string")));
             }
         }
     }
-    host
+    lines
 }
 
 fn assumptions(assume: Option<&Value>, faults: &mut Vec<Fault>) -> Vec<Assumption> {

@@ -12,6 +12,7 @@ pub mod explain;
 pub mod monitor_groups;
 pub mod monitors;
 pub mod places;
+pub mod pool_sets;
 pub mod pools;
 pub mod reader;
 pub mod state;
@@ -30,7 +31,7 @@ fn nowhere() -> Reference {
 }
 
 /// The shape of every object of the resources, for the reference.
-pub const SHAPES: [&reader::Shape; 12] = [
+pub const SHAPES: [&reader::Shape; 19] = [
     &zones::ZONE,
     &zones::UPSTREAM,
     &monitors::MONITOR,
@@ -38,9 +39,16 @@ pub const SHAPES: [&reader::Shape; 12] = [
     &monitor_groups::MEMBER,
     &pools::POOL,
     &pools::ORIGIN_STEERING,
+    &pools::LOAD_SHEDDING,
     &pools::POOL_USHER,
     &pools::ORIGIN,
     &pools::ORIGIN_HEADER,
     &balancers::LOAD_BALANCER,
     &balancers::RANDOM_STEERING,
+    &balancers::ADAPTIVE_ROUTING,
+    &pool_sets::POOL_SET,
+    &pool_sets::POOL_SET_MATCH,
+    &pool_sets::TOPOLOGY,
+    &pool_sets::POOL_SET_OVERRIDES,
+    &pool_sets::FIXED_RESPONSE,
 ];

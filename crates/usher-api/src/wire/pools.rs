@@ -1,6 +1,10 @@
 //! A pool and its origins: the fields of `/accounts/{account_id}/load_balancers/pools`.
 
-use usher_core::catalog::{Address, Endpoint, EndpointTls, Monitoring, Pool, Shedding, TlsMode};
+use std::time::Duration;
+
+use usher_core::catalog::{
+    Address, Endpoint, EndpointTls, Monitoring, Pool, ShedPolicy, Shedding, TlsMode,
+};
 use usher_core::id::{Id, Kind};
 use usher_core::steering::EndpointSteering;
 
@@ -20,10 +24,10 @@ pub static POOL: Shape = Shape {
         built("monitor_group"),
         built("latitude"),
         built("longitude"),
+        built("load_shedding"),
         built("usher"),
         unbuilt("check_regions", &[]),
         unbuilt("health_sources", &[]),
-        unbuilt("load_shedding", &["0", "random", "hash"]),
         unbuilt("notification_email", &[]),
         unbuilt("notification_filter", &["false"]),
         unbuilt("networks", &[]),
@@ -41,7 +45,18 @@ pub static ORIGIN_STEERING: Shape = Shape {
     keys: &[built("policy")],
 };
 
-/// What Usher adds to a pool: how to speak to its origins.
+/// What part of its traffic a pool passes on to others.
+pub static LOAD_SHEDDING: Shape = Shape {
+    name: "load_shedding of a pool",
+    keys: &[
+        built("default_percent"),
+        built("default_policy"),
+        built("session_percent"),
+        built("session_policy"),
+    ],
+};
+
+/// What Usher adds to a pool: how to speak to its origins, and how they come into service.
 pub static POOL_USHER: Shape = Shape {
     name: "usher of a pool",
     keys: &[
@@ -50,6 +65,7 @@ pub static POOL_USHER: Shape = Shape {
         built("client_cert"),
         built("client_key"),
         built("sni"),
+        built("slow_start"),
         unbuilt("http2", &["false"]),
     ],
 };
@@ -79,10 +95,24 @@ pub static ORIGIN_HEADER: Shape = Shape {
 
 const POLICIES: [(&str, Word<EndpointSteering>); 4] = [
     ("random", Word::Means(EndpointSteering::Random)),
-    ("hash", Word::Unbuilt),
-    ("least_outstanding_requests", Word::Unbuilt),
-    ("least_connections", Word::Unbuilt),
+    ("hash", Word::Means(EndpointSteering::Hash)),
+    (
+        "least_outstanding_requests",
+        Word::Means(EndpointSteering::LeastOutstandingRequests),
+    ),
+    (
+        "least_connections",
+        Word::Means(EndpointSteering::LeastConnections),
+    ),
 ];
+
+const SHED_POLICIES: [(&str, Word<ShedPolicy>); 2] = [
+    ("random", Word::Means(ShedPolicy::Random)),
+    ("hash", Word::Means(ShedPolicy::Hash)),
+];
+
+/// Visitors with a pin are told apart by their address: there is no other way.
+const SESSION_SHED_POLICIES: [(&str, Word<()>); 1] = [("hash", Word::Means(()))];
 
 const TLS_MODES: [(&str, Word<TlsMode>); 3] = [
     ("off", Word::Means(TlsMode::Off)),
@@ -118,7 +148,13 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
     pool.enabled = object.flag_or("enabled", true);
     pool.endpoints_min = object.count_or("minimum_origins", (0, u32::MAX), 1);
     pool.monitoring = read_monitoring(&object);
-    check_coordinates(&object);
+    pool.coordinates = coordinates(&object);
+    if let Some(shedding) = object
+        .get("load_shedding")
+        .and_then(|it| it.object(&LOAD_SHEDDING))
+    {
+        pool.shedding = read_shedding(&shedding);
+    }
     if let Some(steering) = object
         .get("origin_steering")
         .and_then(|it| it.object(&ORIGIN_STEERING))
@@ -139,6 +175,8 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
             client_key: usher.text("client_key"),
             sni: usher.text("sni"),
         };
+        let slow_start = usher.get("slow_start").and_then(|secs| secs.count(1, 3600));
+        pool.slow_start = slow_start.map(|secs| Duration::from_secs(secs.into()));
     }
     let origins = object.need("origins");
     let origins = origins.iter().flat_map(Cursor::list);
@@ -165,19 +203,31 @@ fn read_monitoring(object: &Object<'_>) -> Monitoring {
     }
 }
 
-/// Only steering by proximity uses them, so they are checked and go no further.
-fn check_coordinates(object: &Object<'_>) {
+fn coordinates(object: &Object<'_>) -> Option<(f64, f64)> {
     let (latitude, longitude) = (object.get("latitude"), object.get("longitude"));
-    let _ = latitude
-        .as_ref()
-        .and_then(|latitude| latitude.number_in(-90.0, 90.0));
-    let _ = longitude
-        .as_ref()
-        .and_then(|longitude| longitude.number_in(-180.0, 180.0));
-    match (latitude, longitude) {
+    match (&latitude, &longitude) {
         (Some(latitude), None) => latitude.fault_at_key("is set without longitude"),
         (None, Some(longitude)) => longitude.fault_at_key("is set without latitude"),
         (Some(_), Some(_)) | (None, None) => {}
+    }
+    // Both are looked at, so that both are told.
+    let latitude = latitude.and_then(|latitude| latitude.number_in(-90.0, 90.0));
+    let longitude = longitude.and_then(|longitude| longitude.number_in(-180.0, 180.0));
+    latitude.zip(longitude)
+}
+
+fn read_shedding(object: &Object<'_>) -> Shedding {
+    let percent = |key| object.get(key).and_then(|percent| percent.number());
+    let policy = object.get("default_policy");
+    let session_policy = object.get("session_policy");
+    // One word, which only has to be right.
+    let _ = session_policy.and_then(|word| word.word(&SESSION_SHED_POLICIES));
+    Shedding {
+        default_percent: percent("default_percent").unwrap_or(0.0),
+        default_policy: policy
+            .and_then(|word| word.word(&SHED_POLICIES))
+            .unwrap_or_default(),
+        session_percent: percent("session_percent").unwrap_or(0.0),
     }
 }
 
@@ -276,8 +326,11 @@ mod tests {
         let (pool, faults) = read_file(&json!({
             "name": "eu", "description": "d", "enabled": false, "minimum_origins": 2,
             "monitor": "web", "latitude": 50.1, "longitude": 8.7,
-            "origin_steering": {"policy": "random"},
-            "usher": {"tls": "strict", "ca": "ca.pem", "sni": "example.com", "http2": false},
+            "origin_steering": {"policy": "least_connections"},
+            "load_shedding": {"default_percent": 12.5, "default_policy": "hash",
+                              "session_percent": 20, "session_policy": "hash"},
+            "usher": {"tls": "strict", "ca": "ca.pem", "sni": "example.com", "http2": false,
+                      "slow_start": 30},
             "origins": [
                 {"name": "a", "address": "192.0.2.1", "port": 9001, "weight": 0.25, "enabled": false,
                  "header": {"Host": ["shop.example.com"]}, "virtual_network_id": "", "flatten_cname": true},
@@ -290,6 +343,15 @@ mod tests {
         assert_eq!((pool.endpoints_min, pool.name.as_str()), (2, "eu"));
         assert!(matches!(&pool.monitoring, Monitoring::Monitor(monitor) if monitor.text == "web"));
         assert_eq!(pool.tls.mode, Some(TlsMode::Strict));
+        assert_eq!(pool.coordinates, Some((50.1, 8.7)));
+        assert_eq!(pool.steering, EndpointSteering::LeastConnections);
+        let shedding = Shedding {
+            default_percent: 12.5,
+            default_policy: ShedPolicy::Hash,
+            session_percent: 20.0,
+        };
+        assert_eq!(pool.shedding, shedding);
+        assert_eq!(pool.slow_start, Some(Duration::from_secs(30)));
         assert_eq!(pool.tls.ca.as_deref(), Some("ca.pem"));
         let [a, b, c] = pool.endpoints.as_slice() else {
             panic!("{:?}", pool.endpoints)
@@ -318,8 +380,9 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         let (_, faults) = read_file(&json!({
             "name": "us", "monitor": "a", "monitor_group": "b", "latitude": 91,
-            "check_regions": ["WEU"], "load_shedding": {"default_percent": 50},
-            "origin_steering": {"policy": "hash"}, "usher": {"tls": "maybe", "http2": true},
+            "check_regions": ["WEU"],
+            "load_shedding": {"default_percent": "50", "session_policy": "random"},
+            "origin_steering": {"policy": "fastest"}, "usher": {"tls": "maybe", "http2": true},
             "origins": [
                 "x",
                 {"name": "a", "weight": "1", "header": {"Host": ["a", "b"], "X": []}},
@@ -330,12 +393,14 @@ mod tests {
             faults,
             [
                 "pool eu: check_regions is not built yet",
-                "pool eu: load_shedding is not built yet",
                 "pool eu: name \"us\" is not the key \"eu\", which names it here",
                 "pool eu: monitor_group cannot stand together with monitor",
-                "pool eu: latitude 91 is outside -90..90",
                 "pool eu: latitude is set without longitude",
-                "pool eu: origin_steering.policy hash is not built yet",
+                "pool eu: latitude 91 is outside -90..90",
+                "pool eu: load_shedding.session_policy \"random\" is not one of hash",
+                "pool eu: load_shedding.default_percent must be a number, not text",
+                "pool eu: origin_steering.policy \"fastest\" is not one of random, hash, \
+                 least_outstanding_requests, least_connections",
                 "pool eu: usher.http2 is not built yet",
                 "pool eu: usher.tls \"maybe\" is not one of off, full, strict",
                 "pool eu: endpoint 1 must be an object, not text",

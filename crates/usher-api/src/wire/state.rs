@@ -37,6 +37,7 @@ pub fn state(snapshot: &Snapshot, counts: &impl Counts, version: &str, uptime: D
                 "reason": health.reason_shown().as_str(),
                 "weight": number(health.weight.as_f64()),
                 "open_requests": counts.open_requests(ix),
+                "open_connections": counts.open_connections(ix),
                 "sessions": 0,
                 "drain_seconds_left": null,
             })

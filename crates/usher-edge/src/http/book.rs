@@ -1,7 +1,7 @@
-//! Requests under way, by endpoint and by load balancer.
+//! Requests under way and open connections, by endpoint and by load balancer.
 //!
-//! They steer (least outstanding requests), they bound retries, and the state of the node shows
-//! them. Each worker counts in a cell of its own, alone on its cache line, so counting is a plain
+//! They steer (least outstanding requests, least connections), they bound retries, and the state of
+//! the node shows them. Each worker counts in a cell of its own, alone on its cache line, so counting is a plain
 //! load and store; who wants to know adds the cells up. Counts belong to identities and survive
 //! reordering and reload; indices are those of one catalog.
 
@@ -66,10 +66,25 @@ impl Count {
     }
 }
 
+/// What one endpoint is known by beside its health.
 #[derive(Debug)]
 struct EndpointCounts {
-    open: Count,
+    requests: Count,
+    connections: Count,
     complaints: Complaints,
+}
+
+/// A connection to an endpoint, counted until it is dropped; on the worker that made it.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    counts: Arc<EndpointCounts>,
+    worker: usize,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.counts.connections.remove(self.worker);
+    }
 }
 
 /// What the process's log said last of an endpoint, so that it is not said with every request:
@@ -122,13 +137,14 @@ impl Book {
         let known: HashMap<Id, &Arc<EndpointCounts>> = before
             .iter()
             .flat_map(|book| &book.endpoints)
-            .map(|(id, count)| (*id, count))
+            .map(|(id, counts)| (*id, counts))
             .collect();
         let endpoint = |id: Id| {
             let counts = known.get(&id).map(|counts| Arc::clone(counts));
             let new = || {
                 Arc::new(EndpointCounts {
-                    open: Count::new(workers),
+                    requests: Count::new(workers),
+                    connections: Count::new(workers),
                     complaints: Complaints::default(),
                 })
             };
@@ -171,11 +187,18 @@ impl Book {
     }
 
     pub(crate) fn endpoint(&self, ix: EndpointIx) -> &Count {
-        &self.endpoints[ix.at()].1.open
+        &self.endpoints[ix.at()].1.requests
     }
 
     pub(crate) fn complaints(&self, ix: EndpointIx) -> &Complaints {
         &self.endpoints[ix.at()].1.complaints
+    }
+
+    /// Counts a connection that is being made. Only `worker` itself may call this.
+    pub(crate) fn connecting(&self, ix: EndpointIx, worker: usize) -> Connected {
+        let counts = Arc::clone(&self.endpoints[ix.at()].1);
+        counts.connections.add(worker);
+        Connected { counts, worker }
     }
 
     pub(crate) fn active(&self, ix: BalancerIx) -> &Count {
@@ -205,6 +228,10 @@ impl Book {
 impl Counts for Book {
     fn open_requests(&self, endpoint: EndpointIx) -> u32 {
         self.endpoint(endpoint).sum()
+    }
+
+    fn open_connections(&self, endpoint: EndpointIx) -> u32 {
+        self.endpoints[endpoint.at()].1.connections.sum()
     }
 }
 

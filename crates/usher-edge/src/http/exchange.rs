@@ -13,15 +13,19 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use tracing::warn;
+use usher_core::affinity::NoPins;
 use usher_core::catalog::{BalancerIx, EndpointIx};
-use usher_core::decision::{Attempt, Attempts, Decision, Response};
-use usher_core::request::{Request, Scheme};
+use usher_core::decision::{Attempt, Attempts, Decision, Forward, Response};
+use usher_core::request::{Headers, Request, Scheme};
+use usher_core::rules::FixedResponse;
+use usher_core::time::Wall;
 
 use super::body::{Incoming, Outgoing};
 use super::buffer::Buffer;
@@ -140,6 +144,24 @@ pub(crate) fn limits(settings: &Settings) -> HeadLimits {
     }
 }
 
+/// The fields of a request, as a decision reads them.
+struct Lines<'a, F>(&'a F);
+
+impl<F: RequestFields> Headers for Lines<'_, F> {
+    fn visit<'s>(&'s self, each: &mut dyn FnMut(&'s [u8], &'s [u8]) -> ControlFlow<()>) {
+        for (name, value) in self.0.all() {
+            if each(name, value).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+fn now() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Wall::from_millis(since.map_or(0, |since| since.as_millis() as i64))
+}
+
 /// What the record will say.
 #[derive(Debug, Default)]
 struct Report {
@@ -186,20 +208,18 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             uri: asked.uri,
             scheme: self.visitor.scheme,
             client: self.visitor.address,
-            version: "HTTP/1.1",
-            headers: &usher_core::request::NoHeaders,
+            version: asked.protocol,
+            headers: &Lines(asked.fields),
             location: self.view.snapshot.location(),
-            time: usher_core::time::Wall::from_millis(0),
+            time: now(),
             draw: self.worker.draw(),
         };
         let view = self.view;
-        match view.snapshot.decide(
-            &request,
-            &*view.book,
-            &usher_core::affinity::NoPins,
-            self.worker.now(),
-        ) {
-            Decision::Forward(usher_core::decision::Forward {
+        match view
+            .snapshot
+            .decide(&request, &*view.book, &NoPins, self.worker.now())
+        {
+            Decision::Forward(Forward {
                 balancer, attempts, ..
             }) => {
                 self.report.balancer = Some(balancer);
@@ -212,12 +232,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 self.report.balancer = Some(balancer);
                 self.redirect().await
             }
-            // No file can ask for one yet.
             Decision::Respond {
-                with: Response::Fixed(_),
-                ..
+                balancer,
+                with: Response::Fixed(source),
             } => {
-                self.refuse(usher_core::decision::Refusal::NoEndpoint.into())
+                self.report.balancer = Some(balancer);
+                self.respond(view.snapshot.fixed_response(balancer, source))
                     .await
             }
             Decision::Refuse { balancer, reason } => {
@@ -310,7 +330,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             let port = target.transport.port;
             self.complain(endpoint, SocketAddr::new(ip, port), why);
         };
-        upstream::connect(&target, timeouts, addresses, &self.view.clients, told).await
+        // From now on, so that many who connect at one time see each other.
+        let counted = self.view.book.connecting(endpoint, self.worker.index());
+        let clients = &self.view.clients;
+        let connected = upstream::connect(&target, timeouts, addresses, clients, told).await;
+        connected.map(|connection| connection.counted(counted))
     }
 
     /// Says why TLS with an endpoint fails, which no status can tell; seldom, as it may be every
@@ -509,6 +533,24 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let date = httpdate::fmt_http_date(SystemTime::now());
         let fields = [("location", &*location), ("date", &*date)];
         let queued = self.client.answer(301, fields.into_iter(), b"", false);
+        self.flush(queued).await
+    }
+
+    /// Answers as the configuration says.
+    async fn respond(&mut self, with: &FixedResponse) -> End {
+        self.report.status = with.status;
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let fields = [
+            ("content-type", with.content_type.as_deref()),
+            ("location", with.location.as_deref()),
+            ("date", Some(&*date)),
+        ];
+        let fields = fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let queued = self
+            .client
+            .answer(with.status, fields, with.body.as_bytes(), false);
         self.flush(queued).await
     }
 

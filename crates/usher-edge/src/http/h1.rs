@@ -619,10 +619,12 @@ impl Client for H1<'_> {
         for (name, value) in fields {
             write_field(out, name.as_bytes(), value.as_bytes())?;
         }
-        write_framing(out, BodyLength::Exactly(body.len() as u64));
+        let bare = matches!(status, 204 | 304);
+        let length = BodyLength::Exactly(body.len() as u64);
+        write_framing(out, if bare { BodyLength::Empty } else { length });
         out.extend_from_slice(connection);
         end_head(out);
-        if self.method != Method::Head {
+        if self.method != Method::Head && !bare {
             out.extend_from_slice(body);
             self.sent += body.len() as u64;
         }

@@ -28,6 +28,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use usher_core::catalog::Address;
 use usher_core::snapshot::{EndpointView, TlsProfile, Transport};
 
+use super::book::Connected;
 use super::refusal::Failure;
 use super::settings::Timeouts;
 use super::stream::Stream;
@@ -187,9 +188,17 @@ pub(crate) struct Connection {
     identity: Rc<Identity>,
     /// It served a request before, so the endpoint may have closed it meanwhile.
     pub(crate) reused: bool,
+    /// As long as it is here, it counts as open at its endpoint.
+    _counted: Option<Connected>,
 }
 
 impl Connection {
+    /// The same, counted by `counted` for as long as it lives.
+    pub(crate) fn counted(mut self, counted: Connected) -> Connection {
+        self._counted = Some(counted);
+        self
+    }
+
     /// Whether the endpoint left it alone: no end, no error, nothing said unasked.
     fn is_quiet(&mut self) -> bool {
         // With a waker of nobody: the task that used it last is not to be woken, or kept, for it.
@@ -370,6 +379,7 @@ pub(crate) async fn connect(
         hash: target.hash(),
         identity: Rc::new(target.identity(ip)),
         reused: false,
+        _counted: None,
     })
 }
 

@@ -28,5 +28,6 @@ mod metrics;
 mod reload;
 mod routing;
 mod start;
+mod steering;
 mod tls;
 mod websocket;

@@ -289,10 +289,13 @@ impl Client for H2 {
     ) -> Result<(), EncodeFault> {
         let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let mut response = response(status, fields)?;
-        response
-            .headers_mut()
-            .insert(http::header::CONTENT_LENGTH, body.len().into());
-        let ends = self.method == Method::Head || body.is_empty();
+        let bare = matches!(status, 204 | 304);
+        if !bare {
+            response
+                .headers_mut()
+                .insert(http::header::CONTENT_LENGTH, body.len().into());
+        }
+        let ends = self.method == Method::Head || bare || body.is_empty();
         if !ends {
             self.waiting = Bytes::copy_from_slice(body);
         }
