@@ -9,6 +9,10 @@ use crate::time::Wall;
 
 /// The outcome for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on every request; nobody keeps many decisions"
+)]
 pub enum Decision {
     /// Send it on.
     Forward(Forward),
