@@ -51,7 +51,6 @@ fn every_seed_keeps_the_invariants() {
         assert!(happened.iter().all(|&count| count > 1_000), "{all:?}");
         let seldom = [all.kept, all.draining, all.moved, all.across, all.answered];
         assert!(seldom.iter().all(|&count| count > 100), "{all:?}");
-        println!("{all:?}");
     }
 }
 
