@@ -20,7 +20,7 @@ pub struct Record<'a> {
     pub method: &'a [u8],
     /// Host in lower case, without port; empty when none was understood.
     pub host: &'a str,
-    /// Path as received, see [`path_of`]; empty when none was understood.
+    /// Path as received, with the query if the log wants it; empty when none was understood.
     pub path: &'a [u8],
     /// Status that the client got; 499 when it left before there was one, 0 when we cut it off
     /// before.
