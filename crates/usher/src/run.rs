@@ -1,10 +1,14 @@
 //! `usher run`: everything that the file names, in the foreground, until a signal ends it.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use usher_node::handover::{Estate, HandoverError, Heir, Predecessor, Program, Successor};
+use usher_node::notify::Notify;
 use usher_node::{Listening, Node, StartError};
 
 use crate::terminal::say;
@@ -19,7 +23,8 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  usher run --config /etc/usher/usher.yaml
 
-SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish.")]
+SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish. SIGUSR2 starts
+the binary at the same path again and hands everything over to it.")]
 pub(crate) struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
@@ -32,11 +37,35 @@ pub(crate) struct Arguments {
 /// Runs until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     start_log();
+    let program = Program::of_this_process();
     let mut file = File::new(&arguments.config);
-    match file.load() {
-        Ok(loaded) => serve(loaded, Some(file), arguments.ready_fd, |_| ()),
-        Err(faults) => faults.ending(),
+    let loaded = match file.load() {
+        Ok(loaded) => loaded,
+        Err(faults) => return faults.ending(),
+    };
+    match Predecessor::meet() {
+        Ok(predecessor) => serve(
+            loaded,
+            Role {
+                file: Some((file, program)),
+                predecessor,
+                ready_fd: arguments.ready_fd,
+            },
+            |_| (),
+        ),
+        Err(error) => Ending::Environment(anyhow!(error)),
     }
+}
+
+/// What a node is, beside its configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Role {
+    /// The file to be read again, and how to start another process with it. Without, the node never
+    /// changes and is never followed.
+    file: Option<(File, Program)>,
+    /// Who served before, and what it leaves.
+    predecessor: Option<(Predecessor, Estate)>,
+    ready_fd: Option<i32>,
 }
 
 /// Sends the process's own log to stderr. `RUST_LOG` turns it up.
@@ -53,8 +82,7 @@ pub(crate) fn start_log() {
 /// Starts a node, says where it listens and that it is ready, and stays until a signal.
 pub(crate) fn serve(
     loaded: config::Loaded,
-    file: Option<File>,
-    ready_fd: Option<i32>,
+    role: Role,
     announce: impl FnOnce(&[Listening]),
 ) -> Ending {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -64,25 +92,29 @@ pub(crate) fn serve(
         .context("start the control runtime")
         .map_err(Ending::Environment)
     {
-        Ok(runtime) => runtime.block_on(live(loaded, file, ready_fd, announce)),
+        Ok(runtime) => runtime.block_on(live(loaded, role, announce)),
         Err(ending) => ending,
     }
 }
 
-async fn live(
-    loaded: config::Loaded,
-    mut file: Option<File>,
-    ready_fd: Option<i32>,
-    announce: impl FnOnce(&[Listening]),
-) -> Ending {
-    let signals = Ends::new().and_then(|ends| Ok((ends, signal(SignalKind::hangup())?)));
-    let (mut ends, mut hangup) = match signals.context("listen to signals") {
+async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listening])) -> Ending {
+    let Role {
+        mut file,
+        predecessor,
+        ready_fd,
+    } = role;
+    let mut signals = match Signals::new().context("listen to signals") {
         Ok(signals) => signals,
         Err(error) => return Ending::Environment(error),
     };
+    let notify = Notify::of_environment();
     warn(&loaded);
+    let (mut predecessor, estate) = predecessor.unzip();
+    if let Some(predecessor) = &predecessor {
+        predecessor.starting(loaded.process.ready_timeout);
+    }
     let version = env!("CARGO_PKG_VERSION");
-    let mut node = match Node::start(loaded.process, loaded.catalog, version).await {
+    let mut node = match Node::start(loaded.process, loaded.catalog, version, estate).await {
         Ok(node) => node,
         Err(error) => return start_failed(error),
     };
@@ -93,34 +125,128 @@ async fn live(
     let mut due = tokio::time::interval(WATCH_INTERVAL);
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ready = false;
-    loop {
+    // While one comes up, the configuration stays as it is: both have to agree on the listeners.
+    let mut successor: Option<Successor> = None;
+    let heir = loop {
         tokio::select! {
             () = node.ready(), if !ready => {
+                if let Some(predecessor) = predecessor.take()
+                    && let Err(error) = take_over(&node, predecessor).await
+                {
+                    return Ending::Environment(anyhow!(error));
+                }
                 ready = true;
+                node.serve();
                 say("ready");
+                notify.ready();
                 if let Some(fd) = ready_fd && let Err(error) = tell_ready(fd) {
                     tracing::warn!(%error, fd, "--ready-fd cannot be written to");
                 }
             }
-            _ = hangup.recv() => {
-                if let Some(file) = &mut file {
+            _ = signals.hangup.recv(), if successor.is_none() => {
+                if let Some((file, _)) = &mut file {
                     file.watch.catch_up();
-                    reload(&mut node, file).await;
+                    reload(&mut node, file, &notify, ready).await;
                 }
             }
-            _ = due.tick() => {
-                if let Some(file) = file.as_mut() && file.watch.settled_change() {
-                    reload(&mut node, file).await;
+            _ = due.tick(), if successor.is_none() => {
+                if let Some((file, _)) = &mut file && file.watch.settled_change() {
+                    reload(&mut node, file, &notify, ready).await;
                 }
             }
-            () = ends.recv() => break,
+            _ = signals.upgrade.recv() => match (&file, &successor) {
+                (None, _) => refuse("there is no configuration file to start another process with"),
+                (Some(_), Some(other)) => refuse(&format!("process {} is coming up", other.pid())),
+                (Some(_), None) if !ready => refuse("this process is not ready itself"),
+                (Some((_, program)), None) => successor = hand_over(&node, program).await,
+            },
+            settled = settled(&mut successor) => {
+                successor = None;
+                match settled {
+                    Ok(heir) => break Some(heir),
+                    Err(error) => failed(error),
+                }
+            }
+            () = signals.ends.recv() => {
+                let Some(mut called_off) = successor.take() else { break None };
+                called_off.call_off();
+                // It may have been too late for that.
+                let heir = called_off.settled().await.ok();
+                signals.ended = heir.is_some();
+                break heir;
+            }
+        }
+    };
+    match heir {
+        Some(heir) => leave(node, heir, &mut signals, &notify).await,
+        None => {
+            notify.stopping();
+            tokio::select! {
+                () = node.stop() => {}
+                () = signals.ends.recv() => tracing::warn!("second signal: ending now"),
+            }
         }
     }
-    tokio::select! {
-        () = node.stop() => {}
-        () = ends.recv() => tracing::warn!("second signal: ending now"),
-    }
     Ending::Done
+}
+
+/// Takes the place of the process that started this one for it.
+async fn take_over(node: &Node, predecessor: Predecessor) -> Result<(), HandoverError> {
+    node.take_over(&predecessor)?;
+    // It answers at once, unless it is gone; a thread that waits for it has a bound.
+    let _released = tokio::task::spawn_blocking(|| predecessor.released()).await;
+    Ok(())
+}
+
+/// Starts the process that is to take this one's place.
+async fn hand_over(node: &Node, program: &Program) -> Option<Successor> {
+    let started = node.hand_over(program).await;
+    let started = started.inspect(|successor| {
+        tracing::info!("hand-over to process {} begins", successor.pid());
+    });
+    started.map_err(failed).ok()
+}
+
+async fn settled(successor: &mut Option<Successor>) -> Result<Heir, HandoverError> {
+    match successor {
+        Some(successor) => successor.settled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Finishes what has been begun, while another process serves.
+async fn leave(node: Node, heir: Heir, signals: &mut Signals, notify: &Notify) {
+    let pid = heir.pid();
+    notify.followed_by(pid);
+    heir.release();
+    tracing::info!("process {pid} serves from now on; this one finishes what it has begun");
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let mut hurry = Some(hurry).filter(|_| !signals.ended);
+    let mut left = pin!(node.leave(&heir, async {
+        // Ends when the sender is dropped.
+        let _dropped = hurried.await;
+    }));
+    loop {
+        tokio::select! {
+            () = &mut left => return,
+            () = signals.ends.recv() => if hurry.take().is_none() {
+                return tracing::warn!("second signal: ending now");
+            },
+            _ = signals.upgrade.recv() => refuse(&format!("process {pid} serves already")),
+            _ = signals.hangup.recv() => {
+                tracing::info!("no reload: process {pid} serves, with a configuration of its own");
+            }
+        }
+    }
+}
+
+fn refuse(why: &str) {
+    tracing::warn!("hand-over refused: {why}");
+}
+
+fn failed(error: HandoverError) {
+    let error = anyhow!(error);
+    tracing::error!("hand-over failed: {error:#}; this process goes on serving");
 }
 
 /// The configuration file of a running node.
@@ -145,7 +271,18 @@ impl File {
     }
 }
 
-async fn reload(node: &mut Node, file: &mut File) {
+/// Reads the file again, and tells the service manager so if it waits for that.
+async fn reload(node: &mut Node, file: &mut File, notify: &Notify, ready: bool) {
+    if ready {
+        notify.reloading();
+    }
+    take_in(node, file).await;
+    if ready {
+        notify.ready();
+    }
+}
+
+async fn take_in(node: &mut Node, file: &mut File) {
     let loaded = match file.load() {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -194,6 +331,29 @@ fn tell_ready(fd: i32) -> std::io::Result<()> {
     std::io::Write::write_all(&mut out, b"ready\n")
 }
 
+/// The signals that the process listens to.
+struct Signals {
+    ends: Ends,
+    hangup: Signal,
+    upgrade: Signal,
+    /// One that ends the process came already.
+    ended: bool,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            ends: Ends {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            },
+            hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+            ended: false,
+        })
+    }
+}
+
 /// The signals that end the process.
 struct Ends {
     terminate: Signal,
@@ -201,13 +361,6 @@ struct Ends {
 }
 
 impl Ends {
-    fn new() -> std::io::Result<Ends> {
-        Ok(Ends {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
     async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
