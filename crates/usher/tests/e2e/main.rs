@@ -21,6 +21,7 @@ mod errors;
 mod explain;
 mod failover;
 mod forwarding;
+mod handover;
 mod health;
 mod http2;
 mod kit;
