@@ -50,7 +50,7 @@ pub static POOL_USHER: Shape = Shape {
         built("client_cert"),
         built("client_key"),
         built("sni"),
-        unbuilt("http2", &["false"]),
+        built("http2"),
     ],
 };
 
@@ -135,6 +135,7 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
             client_cert: usher.text("client_cert"),
             client_key: usher.text("client_key"),
             sni: usher.text("sni"),
+            http2: usher.flag_or("http2", false),
         };
     }
     let origins = object.need("origins");
@@ -273,7 +274,7 @@ mod tests {
             "name": "eu", "description": "d", "enabled": false, "minimum_origins": 2,
             "monitor": "web", "latitude": 50.1, "longitude": 8.7,
             "origin_steering": {"policy": "random"},
-            "usher": {"tls": "strict", "ca": "ca.pem", "sni": "example.com", "http2": false},
+            "usher": {"tls": "strict", "ca": "ca.pem", "sni": "example.com", "http2": true},
             "origins": [
                 {"name": "a", "address": "192.0.2.1", "port": 9001, "weight": 0.25, "enabled": false,
                  "header": {"Host": ["shop.example.com"]}, "virtual_network_id": "", "flatten_cname": true},
@@ -287,6 +288,7 @@ mod tests {
         assert!(matches!(&pool.monitoring, Monitoring::Monitor(monitor) if monitor.text == "web"));
         assert_eq!(pool.tls.mode, Some(TlsMode::Strict));
         assert_eq!(pool.tls.ca.as_deref(), Some("ca.pem"));
+        assert!(pool.tls.http2);
         let [a, b, c] = pool.endpoints.as_slice() else {
             panic!("{:?}", pool.endpoints)
         };
@@ -315,7 +317,7 @@ mod tests {
         let (_, faults) = read_file(&json!({
             "name": "us", "monitor": "a", "monitor_group": "b", "latitude": 91,
             "check_regions": ["WEU"], "load_shedding": {"default_percent": 50},
-            "origin_steering": {"policy": "hash"}, "usher": {"tls": "maybe", "http2": true},
+            "origin_steering": {"policy": "hash"}, "usher": {"tls": "maybe", "http2": 2},
             "origins": [
                 "x",
                 {"name": "a", "weight": "1", "header": {"Host": ["a", "b"], "X": []}},
@@ -332,8 +334,8 @@ mod tests {
                 "pool eu: latitude 91 is outside -90..90",
                 "pool eu: latitude is set without longitude",
                 "pool eu: origin_steering.policy hash is not built yet",
-                "pool eu: usher.http2 is not built yet",
                 "pool eu: usher.tls \"maybe\" is not one of off, full, strict",
+                "pool eu: usher.http2 must be true or false, not a number",
                 "pool eu: endpoint 1 must be an object, not text",
                 "pool eu: endpoint a: address is missing",
                 "pool eu: endpoint a: weight must be a number, not text",
