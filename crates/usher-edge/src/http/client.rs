@@ -3,11 +3,11 @@
 
 use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::body::Next;
-use super::buffer::Buffer;
-use super::stream::Stream;
+use super::buffer::{Buffer, BufferPool};
 use crate::http1::{BodyLength, EncodeFault, Fields, Method, ResponseHead};
 
 /// The fields of a request, wherever they are kept. Names and values are checked already.
@@ -35,7 +35,7 @@ pub(crate) struct Asked<'a, F> {
     pub(crate) body: BodyLength,
     /// The client waits for a word from the endpoint before it sends the body.
     pub(crate) expects: bool,
-    /// The start of a WebSocket; [`Client::raw`] is there then.
+    /// The start of a WebSocket.
     pub(crate) websocket: bool,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub(crate) protocol: &'static str,
@@ -80,6 +80,9 @@ pub(crate) enum ClientFault {
 
 /// The client's side of one exchange.
 pub(crate) trait Client {
+    /// What is underneath, for a tunnel.
+    type Io: AsyncRead + AsyncWrite + Unpin;
+
     /// Waits for a piece of the request body, or its end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>>;
 
@@ -129,6 +132,6 @@ pub(crate) trait Client {
     /// Bytes of answer body taken so far.
     fn sent(&self) -> u64;
 
-    /// The connection underneath, for a tunnel: HTTP/1.1 only.
-    fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)>;
+    /// What is underneath, for a tunnel, and what was read of it already.
+    fn raw(&mut self, buffers: &BufferPool) -> (&mut Self::Io, Buffer);
 }

@@ -12,6 +12,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -21,23 +22,33 @@ use usher_core::decision::{Attempt, Attempts, Decision, Response};
 use usher_core::request::{Request, Scheme};
 
 use super::body::{Incoming, Outgoing};
-use super::buffer::Buffer;
+use super::buffer::BufferPool;
 use super::client::{Asked, Client, ClientFault, RequestFields};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
 use super::forward::{Forwarded, RequestId, Visitor, is_replaced};
+use super::h2::flow;
 use super::plane::View;
 use super::pump::{Answering, Ended, INTERNAL, Pump, Sending};
 use super::record::Record;
 use super::refusal::Failure;
-use super::settings::Settings;
+use super::settings::{Settings, Timeouts};
 use super::tunnel;
-use super::upstream::{self, ConnectFailure, Connection, Target};
+use super::upstream::{
+    self, ConnectFailure, Connection, Http1, Http2, Kept, Opened, Target, Terms, Upstream,
+};
+use super::websocket::Handshake;
 use super::worker::Worker;
 use crate::http1::{
-    self, EncodeFault, HeadLimits, Method, ResponseHead, end_head, write_field, write_framing,
-    write_request_line,
+    self, BodyLength, EncodeFault, HeadLimits, Method, ResponseHead, end_head, write_field,
+    write_framing, write_request_line,
 };
+
+/// The protocol of the log and of [`Asked::protocol`].
+const HTTP2: &str = "HTTP/2";
+
+/// How often a request goes out again over HTTP/2.
+const REPEATS_MAX: u32 = 2;
 
 /// A request is kept to be sent again while it is no longer than this.
 const REPEATED_MAX: usize = 64 * 1024;
@@ -60,7 +71,9 @@ pub(crate) enum End {
     Refused,
     /// The answer broke off: the client must notice.
     Cut,
-    /// The client has left, or the connection was a tunnel and is over.
+    /// It was a tunnel, and both ends have said all.
+    Tunnelled,
+    /// The client has left, or a tunnel broke.
     Over,
 }
 
@@ -125,6 +138,28 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
     end
 }
 
+/// What the codec must know of a request to read its answer.
+fn asked<F>(asked: &Asked<'_, F>) -> http1::Asked {
+    http1::Asked {
+        method: asked.method,
+        websocket: asked.websocket,
+    }
+}
+
+/// Whether a field of the request goes on to the endpoint.
+fn passes<F>(asked: &Asked<'_, F>, trusted: bool, name: &[u8], own_key: bool) -> bool {
+    let stale = !asked.expects && name.eq_ignore_ascii_case(b"expect");
+    let key = own_key && name.eq_ignore_ascii_case(b"sec-websocket-key");
+    !stale && !key && !is_replaced(name, trusted)
+}
+
+/// Whether a field of a request says that its sender takes trailers.
+fn takes_trailers((name, value): (&[u8], &[u8])) -> bool {
+    let mut items = value.split(|&byte| byte == b',');
+    name.eq_ignore_ascii_case(b"te")
+        && items.any(|item| item.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
 /// The limits of `settings`, as the codec wants them.
 pub(crate) fn limits(settings: &Settings) -> HeadLimits {
     HeadLimits {
@@ -146,6 +181,65 @@ struct Report {
     /// Bytes through a tunnel.
     received: u64,
     sent: u64,
+}
+
+/// What it takes to move the bytes once the request's head is queued.
+struct Exchanged<'a, C> {
+    client: &'a mut C,
+    report: &'a mut Report,
+    deadline: &'a mut Deadline,
+    timeouts: &'a Timeouts,
+    buffers: &'a BufferPool,
+    expects: bool,
+    since: Instant,
+}
+
+impl<C: Client> Exchanged<'_, C> {
+    /// Moves the bytes, from where the request is: `finished` when all of it is queued.
+    async fn pump<U: Upstream>(self, upstream: &mut U, finished: &mut bool) -> Ended {
+        let mut pump = Pump {
+            client: &mut *self.client,
+            upstream: &mut *upstream,
+            timeouts: self.timeouts,
+            deadline: &mut *self.deadline,
+            sending: if *finished {
+                Sending::Flushing
+            } else {
+                Sending::Body
+            },
+            finished,
+            answering: Answering::Head,
+            expects: self.expects,
+            waits_for_client: false,
+            moved: true,
+            since: self.since,
+            answered: None,
+        };
+        let ended = poll_fn(|cx| pump.poll(cx)).await;
+        if let Some(answered) = pump.answered {
+            self.report.upstream = Some(answered - self.since);
+            self.report.status = upstream.answer().head.status;
+        }
+        if ended != Ended::Switched {
+            return ended;
+        }
+        let (client, client_said) = self.client.raw(self.buffers);
+        let (endpoint, endpoint_said) = upstream.raw(self.buffers);
+        let idle = self.timeouts.body_idle;
+        // Boxed, as connecting is.
+        let passed = Box::pin(tunnel::run(
+            client,
+            client_said,
+            endpoint,
+            endpoint_said,
+            self.deadline,
+            idle,
+        ))
+        .await;
+        (self.report.received, self.report.sent) = (passed.received, passed.sent);
+        self.report.error = passed.error;
+        Ended::Tunnelled
+    }
 }
 
 struct Exchange<'a, C, F> {
@@ -232,7 +326,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         }
     }
 
-    /// One endpoint, over a kept connection or a new one.
+    /// One endpoint.
     async fn attempt(
         &mut self,
         balancer: BalancerIx,
@@ -241,6 +335,30 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let (view, worker) = (self.view, self.worker);
         let _open = worker.open(view, endpoint);
         let since = Instant::now();
+        if self.wants_http2(balancer, endpoint) {
+            // Boxed: it is large, and would set the size of every connection.
+            let over_http2 = Box::pin(self.over_http2(balancer, endpoint, since));
+            if let Some(end) = over_http2.await? {
+                return Ok(end);
+            }
+        }
+        self.over_http1(balancer, endpoint, since).await
+    }
+
+    /// A WebSocket of an HTTP/1.1 client stays one of HTTP/1.1: nothing is gained by translating.
+    fn wants_http2(&self, balancer: BalancerIx, endpoint: EndpointIx) -> bool {
+        let http2 = self.view.snapshot.transport(balancer, endpoint).http2;
+        http2 && !(self.asked.websocket && self.asked.protocol != HTTP2)
+    }
+
+    /// Over a kept connection or a new one.
+    async fn over_http1(
+        &mut self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+        since: Instant,
+    ) -> Result<End, ConnectFailure> {
+        let worker = self.worker;
         let addresses = worker.plane().addresses();
         let kept = worker
             .upstream()
@@ -250,19 +368,145 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             // Boxed: connecting is rare and large, and would set the size of every connection.
             None => Box::pin(self.connect(balancer, endpoint)).await?,
         };
-        if self.write_request(endpoint, connection.reused).is_err() {
+        let handshake = (self.asked.websocket && self.asked.protocol == HTTP2)
+            .then(|| Handshake::new(worker.draw(), worker.draw()));
+        let key = handshake.as_ref();
+        if self
+            .write_request(endpoint, connection.reused, key)
+            .is_err()
+        {
             return Ok(self.refuse(INTERNAL).await);
         }
         let mut finished = false;
         loop {
-            let ended = self.pump(&mut connection, &mut finished, since).await;
+            let Bench {
+                out,
+                head,
+                incoming,
+                ..
+            } = &mut *self.bench;
+            head.reset();
+            let mut upstream = Http1 {
+                io: &mut connection.io,
+                out,
+                head,
+                buffer: worker.buffers().buffer(),
+                incoming,
+                asked: asked(self.asked),
+                limits: &self.limits,
+                accept: key.map(|handshake| handshake.accept.as_str()),
+            };
+            let exchanged = Exchanged {
+                client: &mut *self.client,
+                report: &mut self.report,
+                deadline: &mut *self.deadline,
+                timeouts: &self.view.settings.timeouts,
+                buffers: worker.buffers(),
+                expects: self.asked.expects,
+                since,
+            };
+            let ended = exchanged.pump(&mut upstream, &mut finished).await;
+            drop(upstream);
             let again = connection.reused && self.bench.out.can_rewind();
-            if !(again && matches!(ended, Ended::Silent)) {
-                return Ok(self.conclude(connection, ended).await);
+            if again && matches!(ended, Ended::Silent { .. }) {
+                self.bench.out.rewind();
+                connection = Box::pin(self.connect(balancer, endpoint)).await?;
+                continue;
             }
-            self.bench.out.rewind();
-            connection = Box::pin(self.connect(balancer, endpoint)).await?;
+            if let Ended::Answered { reusable: true } = ended {
+                let keep = self.view.settings.timeouts.upstream_keep_alive;
+                worker.upstream().put(connection, keep);
+            }
+            return Ok(self.conclude(ended).await);
         }
+    }
+
+    /// Over a stream of a shared connection. `None`: the endpoint wants HTTP/1.1 for this, and
+    /// nothing was sent.
+    async fn over_http2(
+        &mut self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+        since: Instant,
+    ) -> Result<Option<End>, ConnectFailure> {
+        let worker = self.worker;
+        let mut kept = Kept::default();
+        let mut finished = false;
+        let mut repeats = 0;
+        loop {
+            let lease = match self.open_stream(balancer, endpoint).await? {
+                Opened::Stream(lease) if self.asked.websocket && !lease.knows_websockets() => {
+                    return Ok(None);
+                }
+                Opened::Stream(lease) => lease,
+                Opened::Http1 if repeats == 0 => return Ok(None),
+                Opened::Http1 => return Ok(Some(self.refuse(Failure::NO_ANSWER).await)),
+            };
+            let Ok(request) = self.request(balancer, endpoint) else {
+                return Ok(Some(self.refuse(INTERNAL).await));
+            };
+            let ends = matches!(self.asked.body, BodyLength::Empty | BodyLength::Exactly(0));
+            let terms = Terms {
+                asked: asked(self.asked),
+                limits: &self.limits,
+                kept_max: REPEATED_MAX,
+            };
+            let reused = lease.is_reused();
+            let ends = ends && !self.asked.websocket;
+            let head = &mut self.bench.head;
+            let began = Http2::begin(lease, request, ends, finished, &mut kept, head, terms);
+            let ended = match began {
+                Ok(mut upstream) => {
+                    let exchanged = Exchanged {
+                        client: &mut *self.client,
+                        report: &mut self.report,
+                        deadline: &mut *self.deadline,
+                        timeouts: &self.view.settings.timeouts,
+                        buffers: worker.buffers(),
+                        expects: self.asked.expects,
+                        since,
+                    };
+                    exchanged.pump(&mut upstream, &mut finished).await
+                }
+                Err(_) => Ended::Silent { untouched: true },
+            };
+            let again = match ended {
+                Ended::Silent { untouched: true } => true,
+                Ended::Silent { untouched: false } => reused && self.asked.method.is_idempotent(),
+                _ => false,
+            };
+            if again && kept.is_whole() && repeats < REPEATS_MAX {
+                repeats += 1;
+                continue;
+            }
+            return Ok(Some(self.conclude(ended).await));
+        }
+    }
+
+    async fn open_stream(
+        &self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+    ) -> Result<Opened, ConnectFailure> {
+        let target = self.target(balancer, endpoint);
+        let keep = self.view.settings.timeouts.upstream_keep_alive;
+        // The attempt may outlive this request.
+        let dial = || {
+            let (view, plane) = (Rc::clone(self.view), Arc::clone(self.worker.plane()));
+            let (sni, buffers) = (target.sni.to_owned(), self.worker.buffers().clone());
+            async move {
+                let target = Target {
+                    endpoint: view.snapshot.endpoint(endpoint),
+                    transport: view.snapshot.transport(balancer, endpoint),
+                    sni: &sni,
+                };
+                let (settings, clients) = (&view.settings, &view.clients);
+                upstream::dial(&target, settings, plane.addresses(), clients, &buffers).await
+            }
+        };
+        let addresses = self.worker.plane().addresses();
+        let pool = self.worker.upstream();
+        pool.open(&target, addresses, keep, dial).await
     }
 
     fn target(&self, balancer: BalancerIx, endpoint: EndpointIx) -> Target<'_> {
@@ -287,11 +531,14 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         upstream::connect(&target, timeouts, addresses, &self.view.clients).await
     }
 
-    /// Queues the head of the request.
-    fn write_request(&mut self, endpoint: EndpointIx, reused: bool) -> Result<(), EncodeFault> {
-        let asked = self.asked;
-        let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
-        let host = replaced.map_or(asked.authority, str::as_bytes);
+    /// Queues the head of the request. `handshake`: its side of a WebSocket is ours.
+    fn write_request(
+        &mut self,
+        endpoint: EndpointIx,
+        reused: bool,
+        handshake: Option<&Handshake>,
+    ) -> Result<(), EncodeFault> {
+        let (asked, trusted) = (self.asked, self.conn.trusted);
         let kept_max = if reused && asked.method.is_idempotent() {
             REPEATED_MAX
         } else {
@@ -299,10 +546,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         };
         let out = self.bench.out.begin(asked.body, kept_max);
         write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
+        let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
+        let host = replaced.map_or(asked.authority, str::as_bytes);
         write_field(out, b"host", host)?;
         for (name, value) in asked.fields.forwarded() {
-            let stale = !asked.expects && name.eq_ignore_ascii_case(b"expect");
-            if !stale && !is_replaced(name, self.conn.trusted) {
+            if passes(asked, trusted, name, handshake.is_some()) {
                 write_field(out, name, value)?;
             }
         }
@@ -317,94 +565,73 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         if asked.websocket {
             out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n");
         }
+        if let Some(handshake) = handshake {
+            write_field(out, b"sec-websocket-key", handshake.key.as_bytes())?;
+        }
         write_framing(out, asked.body);
         end_head(out);
         Ok(())
     }
 
-    /// Moves the bytes, from where the request is: `finished` when all of it is queued.
-    async fn pump(
-        &mut self,
-        connection: &mut Connection,
-        finished: &mut bool,
-        since: Instant,
-    ) -> Ended {
-        let mut pump = Pump {
-            client: &mut *self.client,
-            io: &mut connection.io,
-            out: &mut self.bench.out,
-            head: &mut self.bench.head,
-            buffer: self.worker.buffers().buffer(),
-            incoming: &mut self.bench.incoming,
-            asked: http1::Asked {
-                method: self.asked.method,
-                websocket: self.asked.websocket,
-            },
-            limits: &self.limits,
-            timeouts: &self.view.settings.timeouts,
-            deadline: &mut *self.deadline,
-            sending: if *finished {
-                Sending::Flushing
-            } else {
-                Sending::Body
-            },
-            finished,
-            answering: Answering::Head,
-            expects: self.asked.expects,
-            waits_for_client: false,
-            moved: true,
-            since,
-            answered: None,
+    /// The head of the request for HTTP/2.
+    fn request(
+        &self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+    ) -> Result<http::Request<()>, EncodeFault> {
+        let asked = self.asked;
+        let snapshot = &self.view.snapshot;
+        let replaced = snapshot.endpoint(endpoint).host_header.as_deref();
+        let host = replaced.map_or(asked.authority, str::as_bytes);
+        let tls = snapshot.transport(balancer, endpoint).tls.is_some();
+        let scheme = if tls { Scheme::Https } else { Scheme::Http };
+        let uri = http::Uri::builder()
+            .scheme(scheme.as_str())
+            .authority(host)
+            .path_and_query(asked.uri)
+            .build()
+            .map_err(|_| EncodeFault::Target)?;
+        let mut request = http::Request::new(());
+        *request.uri_mut() = uri;
+        if asked.websocket {
+            *request.method_mut() = http::Method::CONNECT;
+            let protocol = h2::ext::Protocol::from_static("websocket");
+            request.extensions_mut().insert(protocol);
+        } else {
+            *request.method_mut() = http::Method::from_bytes(asked.method_name.as_bytes())
+                .map_err(|_| EncodeFault::Method)?;
+        }
+        let map = request.headers_mut();
+        for (name, value) in asked.fields.forwarded() {
+            if passes(asked, self.conn.trusted, name, asked.websocket) {
+                flow::append(map, name, value)?;
+            }
+        }
+        // It speaks for this hop, but here both hops can carry trailers; gRPC insists on it.
+        if asked.protocol == HTTP2 && asked.fields.all().any(takes_trailers) {
+            flow::append(map, b"te", b"trailers")?;
+        }
+        if let BodyLength::Exactly(length) = asked.body {
+            map.insert(http::header::CONTENT_LENGTH, length.into());
+        }
+        let forwarded = Forwarded {
+            peer: self.conn.peer.ip(),
+            trusted: self.conn.trusted,
+            visitor: self.visitor,
+            host: asked.authority,
+            request_id: &self.request_id,
         };
-        pump.head.reset();
-        let ended = poll_fn(|cx| pump.poll(cx)).await;
-        let leftover = pump.buffer;
-        if let Some(answered) = pump.answered {
-            self.report.upstream = Some(answered - since);
-            self.report.status = self.bench.head.status;
-        }
-        match ended {
-            Ended::Switched => {
-                self.report.error = self.tunnel(connection, leftover).await;
-                Ended::Tunnelled
-            }
-            ended => ended,
-        }
+        let mut sink = flow::Sink::new(map);
+        forwarded.write(asked.fields.all(), &mut sink);
+        sink.finish()?;
+        Ok(request)
     }
 
-    /// Both ways until both ends have closed. The word for what broke it, if something did.
-    async fn tunnel(
-        &mut self,
-        connection: &mut Connection,
-        leftover: Buffer,
-    ) -> Option<&'static str> {
-        let idle = self.view.settings.timeouts.body_idle;
-        let (client, buffer) = self.client.raw()?;
-        // Boxed, as connecting is.
-        let tunnel = tunnel::run(
-            client,
-            buffer.take(),
-            &mut connection.io,
-            leftover,
-            self.deadline,
-            idle,
-        );
-        let passed = Box::pin(tunnel).await;
-        (self.report.received, self.report.sent) = (passed.received, passed.sent);
-        passed.error
-    }
-
-    /// After the bytes: what the client still gets, and what becomes of the endpoint's connection.
-    async fn conclude(&mut self, connection: Connection, ended: Ended) -> End {
+    /// After the bytes: what the client still gets.
+    async fn conclude(&mut self, ended: Ended) -> End {
         match ended {
-            Ended::Answered { reusable } => {
-                if reusable {
-                    let keep = self.view.settings.timeouts.upstream_keep_alive;
-                    self.worker.upstream().put(connection, keep);
-                }
-                End::Answered
-            }
-            Ended::Silent => self.refuse(Failure::NO_ANSWER).await,
+            Ended::Answered { .. } => End::Answered,
+            Ended::Silent { .. } => self.refuse(Failure::NO_ANSWER).await,
             Ended::Failed(fault) => self.refuse(fault).await,
             Ended::Cut(word) => {
                 self.report.error = Some(word);
@@ -419,6 +646,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 self.report.error = Some("client-gone");
                 End::Over
             }
+            Ended::Tunnelled if self.report.error.is_none() => End::Tunnelled,
             Ended::Switched | Ended::Tunnelled => End::Over,
         }
     }

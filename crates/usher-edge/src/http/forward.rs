@@ -136,21 +136,49 @@ pub struct Forwarded<'a> {
     pub request_id: &'a RequestId,
 }
 
+/// Where fields are written to.
+pub trait FieldSink {
+    /// A field of this name begins.
+    fn begin(&mut self, name: &'static str);
+
+    /// The next bytes of its value.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// It ends.
+    fn end(&mut self);
+}
+
+/// In HTTP/1 form.
+impl FieldSink for Vec<u8> {
+    fn begin(&mut self, name: &'static str) {
+        self.extend_from_slice(name.as_bytes());
+        self.extend_from_slice(b": ");
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn end(&mut self) {
+        self.extend_from_slice(b"\r\n");
+    }
+}
+
 impl Forwarded<'_> {
-    /// Appends the fields in HTTP/1 form. `received` are the fields of the request; their values
-    /// must be free of control characters, which both parsers see to.
+    /// Writes the fields. `received` are the fields of the request; their values must be free of
+    /// control characters, which both parsers see to.
     pub fn write<'f>(
         &self,
         received: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-        out: &mut Vec<u8>,
+        out: &mut impl FieldSink,
     ) {
         let [mut proto, mut host, mut address] = [false; 3];
-        out.extend_from_slice(b"X-Forwarded-For: ");
+        out.begin("X-Forwarded-For");
         if self.trusted {
             for (name, value) in received {
                 if name.eq_ignore_ascii_case(b"x-forwarded-for") && !value.is_empty() {
-                    out.extend_from_slice(value);
-                    out.extend_from_slice(b", ");
+                    out.put(value);
+                    out.put(b", ");
                 }
                 proto |= name.eq_ignore_ascii_case(b"x-forwarded-proto");
                 host |= name.eq_ignore_ascii_case(b"x-forwarded-host");
@@ -158,36 +186,41 @@ impl Forwarded<'_> {
             }
         }
         write_address(self.peer, out);
-        out.extend_from_slice(b"\r\n");
+        out.end();
         // A trusted proxy's own words were passed on with the other fields.
         if !proto {
             field(
                 out,
-                b"X-Forwarded-Proto: ",
+                "X-Forwarded-Proto",
                 self.visitor.scheme.as_str().as_bytes(),
             );
         }
         if !host {
-            field(out, b"X-Forwarded-Host: ", self.host);
+            field(out, "X-Forwarded-Host", self.host);
         }
         if !address {
-            out.extend_from_slice(b"CF-Connecting-IP: ");
+            out.begin("CF-Connecting-IP");
             write_address(self.visitor.address, out);
-            out.extend_from_slice(b"\r\n");
+            out.end();
         }
-        field(out, b"X-Request-ID: ", self.request_id.as_str().as_bytes());
+        field(out, "X-Request-ID", self.request_id.as_str().as_bytes());
     }
 }
 
-fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+fn field(out: &mut impl FieldSink, name: &'static str, value: &[u8]) {
+    out.begin(name);
+    out.put(value);
+    out.end();
 }
 
-fn write_address(address: IpAddr, out: &mut Vec<u8>) {
+fn write_address(address: IpAddr, out: &mut impl FieldSink) {
     use std::io::Write as _;
-    write!(out, "{address}").expect("a Vec takes any bytes");
+    // The longest address has 45 characters.
+    let mut text = [0; 48];
+    let mut rest = &mut text[..];
+    write!(rest, "{address}").expect("an address fits");
+    let left = rest.len();
+    out.put(&text[..text.len() - left]);
 }
 
 /// Names one request in the log, at the endpoint and on an error page.
@@ -358,7 +391,7 @@ mod tests {
         let request_id = RequestId::of(trusted, bytes(fields), 0x0123_4567_89ab_cdef);
         let mut out = Vec::new();
         for (name, value) in bytes(fields).filter(|(name, _)| !is_replaced(name, trusted)) {
-            field(&mut out, &[name, b": "].concat(), value);
+            out.extend([name, b": ", value, b"\r\n"].concat());
         }
         let forwarded = Forwarded {
             peer,

@@ -19,7 +19,7 @@ use tokio::io::AsyncWrite as _;
 use tokio::time::Instant;
 
 use super::body::{Incoming, Next, Outgoing, ReadFault, WriteFault};
-use super::buffer::Buffer;
+use super::buffer::{Buffer, BufferPool};
 use super::client::{Answer, Asked, Client, ClientFault, RequestFields, forwarded};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
@@ -252,7 +252,7 @@ impl Session {
         )
         .await;
         match end {
-            End::Over => After::Close,
+            End::Over | End::Tunnelled => After::Close,
             End::Cut if client.until_close => After::Reset,
             End::Cut => After::Close,
             End::Refused => After::Linger,
@@ -515,6 +515,8 @@ impl H1<'_> {
 }
 
 impl Client for H1<'_> {
+    type Io = Stream;
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>> {
         let next = ready!(self.incoming.poll_next(self.buffer, self.io, cx));
         Poll::Ready(next.map_err(|fault| match fault {
@@ -658,8 +660,8 @@ impl Client for H1<'_> {
         self.sent
     }
 
-    fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)> {
-        Some((self.io, self.buffer))
+    fn raw(&mut self, _: &BufferPool) -> (&mut Stream, Buffer) {
+        (self.io, self.buffer.take())
     }
 }
 

@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::body::{Incoming, Next, Outgoing, ReadFault};
-use super::buffer::Buffer;
-use super::client::{Answer, Client, ClientFault};
+use super::body::Next;
+use super::client::{Client, ClientFault};
 use super::deadline::Deadline;
 use super::refusal::Failure;
 use super::settings::Timeouts;
-use super::stream::Stream;
-use crate::http1::{self, HeadLimits, Parsed, ResponseHead, ResponseKind, parse_response};
+use super::upstream::{Deaf, Unanswered, Upstream};
+use crate::http1::ResponseKind;
 
 /// Bodies longer or shorter than announced, and the like: what must not happen.
 pub(crate) const INTERNAL: Failure = Failure::new(500, "internal");
@@ -34,7 +33,10 @@ pub(crate) enum Ended {
     /// A tunnel was there and is over.
     Tunnelled,
     /// The endpoint closed the connection before the first byte of an answer.
-    Silent,
+    Silent {
+        /// It said that it did nothing with the request.
+        untouched: bool,
+    },
     /// No head of an answer reached the client: it gets a page.
     Failed(Failure),
     /// The head is out already, the rest will not come.
@@ -48,6 +50,16 @@ impl From<ClientFault> for Ended {
         match fault {
             ClientFault::Malformed(word) => Ended::Failed(Failure::new(400, word)),
             ClientFault::Gone => Ended::Gone,
+        }
+    }
+}
+
+impl From<Unanswered> for Ended {
+    fn from(fault: Unanswered) -> Ended {
+        match fault {
+            Unanswered::Silent => Ended::Silent { untouched: false },
+            Unanswered::Untouched => Ended::Silent { untouched: true },
+            Unanswered::Failed(failure) => Ended::Failed(failure),
         }
     }
 }
@@ -79,16 +91,9 @@ pub(crate) enum Answering {
 }
 
 /// Moves the bytes of one exchange, as far as either side is ready, each time it is polled.
-pub(crate) struct Pump<'a, C> {
+pub(crate) struct Pump<'a, C, U> {
     pub(crate) client: &'a mut C,
-    pub(crate) io: &'a mut Stream,
-    pub(crate) out: &'a mut Outgoing,
-    pub(crate) head: &'a mut ResponseHead,
-    /// What was read of the answer.
-    pub(crate) buffer: Buffer,
-    pub(crate) incoming: &'a mut Incoming,
-    pub(crate) asked: http1::Asked,
-    pub(crate) limits: &'a HeadLimits,
+    pub(crate) upstream: &'a mut U,
     pub(crate) timeouts: &'a Timeouts,
     pub(crate) deadline: &'a mut Deadline,
     pub(crate) sending: Sending,
@@ -106,7 +111,7 @@ pub(crate) struct Pump<'a, C> {
     pub(crate) answered: Option<Instant>,
 }
 
-impl<C: Client> Pump<'_, C> {
+impl<C: Client, U: Upstream> Pump<'_, C, U> {
     /// Ready when the exchange of bytes is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         self.waits_for_client = false;
@@ -170,19 +175,19 @@ impl<C: Client> Pump<'_, C> {
             match self.sending {
                 Sending::Body => match self.client.poll_next(cx) {
                     Poll::Ready(Ok(Next::Piece)) => {
-                        match self.out.poll_send(self.io, cx, self.client.piece()) {
+                        match self.upstream.poll_send(cx, self.client.piece()) {
                             Poll::Ready(Ok(count)) => {
                                 self.client.advance(count);
                                 self.moved = true;
                             }
-                            Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
+                            Poll::Ready(Err(Deaf)) => self.sending = Sending::Abandoned,
                             Poll::Pending => return Ok(()),
                         }
                     }
                     Poll::Ready(Ok(Next::End)) => {
                         self.moved = true;
                         *self.finished = true;
-                        self.sending = match self.out.finish(self.client.trailers()) {
+                        self.sending = match self.upstream.finish(self.client.trailers()) {
                             Ok(()) => Sending::Flushing,
                             Err(_) => return Err(Ended::Failed(INTERNAL)),
                         };
@@ -215,9 +220,9 @@ impl<C: Client> Pump<'_, C> {
 
     /// Whether all that waited for the endpoint is out; false when it takes no more.
     fn poll_flush_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let before = self.out.sent;
-        let flushed = self.out.poll_flush(self.io, cx);
-        self.moved |= self.out.sent > before;
+        let before = self.upstream.sent();
+        let flushed = self.upstream.poll_flush(cx);
+        self.moved |= self.upstream.sent() > before;
         flushed.map(|flushed| flushed.is_ok())
     }
 
@@ -245,9 +250,7 @@ impl<C: Client> Pump<'_, C> {
                 }
                 Answering::Flushing => match self.client.poll_flush(cx)? {
                     Poll::Ready(()) => {
-                        let reusable = self.sending == Sending::Done
-                            && self.head.keep_alive
-                            && self.buffer.is_empty();
+                        let reusable = self.sending == Sending::Done && self.upstream.is_reusable();
                         return Ok(Poll::Ready(Ended::Answered { reusable }));
                     }
                     Poll::Pending => return self.client_is_slow(),
@@ -261,68 +264,34 @@ impl<C: Client> Pump<'_, C> {
         Ok(Poll::Pending)
     }
 
-    /// Reads until a head is there, and passes it on.
+    /// Waits for a head, and passes it on.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let invalid = |word| Ended::Failed(Failure::new(520, word));
-        loop {
-            if !self.buffer.is_empty() {
-                let parsed = parse_response(self.buffer.data(), self.limits, self.asked, self.head);
-                match parsed.map_err(|fault| invalid(fault.as_str()))? {
-                    Parsed::Complete => break,
-                    Parsed::Partial => {
-                        if !self.buffer.has_room()
-                            && !self.buffer.double(self.limits.head_bytes + 1024)
-                        {
-                            return Err(invalid("head-too-large"));
-                        }
-                    }
-                }
-            }
-            match self.buffer.poll_fill(self.io, cx) {
-                Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.has_spoken() => {
-                    return Err(Ended::Silent);
-                }
-                Poll::Ready(Ok(0) | Err(_)) => {
-                    return Err(Ended::Failed(Failure::new(520, "truncated-head")));
-                }
-                Poll::Ready(Ok(_)) => {}
-            }
+        if self.upstream.poll_head(cx)?.is_pending() {
+            return Ok(Poll::Pending);
         }
-        self.out.forget();
-        let answer = Answer {
-            head: self.head,
-            bytes: self.buffer.data(),
-        };
-        let (queued, next) = match self.head.kind {
+        let answer = self.upstream.answer();
+        let (queued, next) = match answer.head.kind {
             ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
             ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
             ResponseKind::Final => (self.client.respond(&answer), Answering::Body),
         };
         queued.map_err(|_| Ended::Failed(INTERNAL))?;
-        self.buffer.consume(self.head.len);
+        self.upstream.advance_head();
         self.answering = next;
         if next != Answering::Interim {
             self.moved = true;
             self.answered = Some(Instant::now());
-            *self.incoming = Incoming::new(self.head.body, self.limits);
         }
         Ok(Poll::Ready(()))
     }
 
-    /// Whether there was an interim answer already.
-    fn has_spoken(&self) -> bool {
-        self.head.len != 0
-    }
-
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let incoming = &mut *self.incoming;
         loop {
-            match incoming.poll_next(&mut self.buffer, self.io, cx) {
+            match self.upstream.poll_next(cx) {
                 Poll::Ready(Ok(Next::Piece)) => {
-                    match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
+                    match self.client.poll_send(cx, self.upstream.piece())? {
                         Poll::Ready(count) => {
-                            incoming.advance(&mut self.buffer, count);
+                            self.upstream.advance(count);
                             self.moved = true;
                         }
                         Poll::Pending => {
@@ -332,13 +301,12 @@ impl<C: Client> Pump<'_, C> {
                     }
                 }
                 Poll::Ready(Ok(Next::End)) => {
-                    let ended = self.client.finish(incoming.trailers());
+                    let ended = self.client.finish(self.upstream.trailers());
                     ended.map_err(|_| Ended::Cut("internal"))?;
                     self.answering = Answering::Flushing;
                     return Ok(Poll::Ready(()));
                 }
-                Poll::Ready(Err(ReadFault::Body(fault))) => return Err(Ended::Cut(fault.as_str())),
-                Poll::Ready(Err(ReadFault::Io(_))) => return Err(Ended::Cut("truncated")),
+                Poll::Ready(Err(word)) => return Err(Ended::Cut(word)),
                 Poll::Pending => {
                     // What is there goes out before waiting for more.
                     self.waits_for_client = self.client.poll_flush(cx)?.is_pending();

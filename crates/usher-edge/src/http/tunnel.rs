@@ -9,12 +9,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::buffer::{Buffer, LARGE};
 use super::deadline::Deadline;
-use super::stream::Stream;
 
 /// One direction.
 struct Way {
@@ -35,12 +34,16 @@ impl Way {
     }
 
     /// Moves what can be moved. Ready when the end was passed on.
-    fn poll(
+    fn poll<F, T>(
         &mut self,
-        from: &mut Stream,
-        to: &mut Stream,
+        from: &mut F,
+        to: &mut T,
         cx: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    ) -> Poll<std::io::Result<()>>
+    where
+        F: AsyncRead + Unpin,
+        T: AsyncWrite + Unpin,
+    {
         loop {
             if self.shut {
                 return Poll::Ready(Ok(()));
@@ -85,14 +88,18 @@ pub(crate) struct Passed {
 
 /// Runs a tunnel to its end. `client_said` and `endpoint_said` were read already. It ends as well
 /// when nothing moves for `idle`.
-pub(crate) async fn run(
-    client: &mut Stream,
+pub(crate) async fn run<C, E>(
+    client: &mut C,
     client_said: Buffer,
-    endpoint: &mut Stream,
+    endpoint: &mut E,
     endpoint_said: Buffer,
     deadline: &mut Deadline,
     idle: Duration,
-) -> Passed {
+) -> Passed
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    E: AsyncRead + AsyncWrite + Unpin,
+{
     let (mut up, mut down) = (Way::new(client_said), Way::new(endpoint_said));
     deadline.set_after(idle);
     let error = poll_fn(|cx| {
