@@ -9,6 +9,7 @@
 mod support;
 
 mod documents;
+mod grpc;
 mod load;
 mod programs;
 mod rules;
