@@ -371,7 +371,7 @@ pub(crate) async fn dial(
     let Connection { io, ip, .. } = connection;
     let header_bytes = settings.limits.header_bytes;
     let greeted = shared::greet(io, ip, buffers, header_bytes, timeouts.connect).await?;
-    Ok(Dialled::Http2(greeted))
+    Ok(Dialled::Http2(Box::new(greeted)))
 }
 
 async fn make(

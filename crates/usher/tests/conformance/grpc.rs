@@ -17,8 +17,8 @@ fn every_kind_of_call_ends_as_it_does_without_usher() {
     let usher = Usher::start(&config);
     let through = usher.address("http").to_string();
     let direct = server.address.to_string();
-    let direct = run(&python(), &[script, "talk", &direct, HOST]);
-    let report = run(&python(), &[script, "talk", &through, HOST]);
+    let direct = run(python(), &[script, "talk", &direct, HOST]);
+    let report = run(python(), &[script, "talk", &through, HOST]);
     assert_eq!(report, direct);
     assert!(report.contains("both streams 50"), "{report}");
     println!("grpcio:\n{report}");

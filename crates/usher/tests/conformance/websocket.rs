@@ -13,8 +13,8 @@ fn python_talks_to_python() {
     let usher = Usher::start(&Config::serving([origin_at("echo", server.address)]));
     let through = usher.address("http").to_string();
     let direct = server.address.to_string();
-    let direct = run(&python(), &[script, "talk", &direct, HOST]);
-    let report = run(&python(), &[script, "talk", &through, HOST]);
+    let direct = run(python(), &[script, "talk", &direct, HOST]);
+    let report = run(python(), &[script, "talk", &through, HOST]);
     assert_eq!(report, direct);
     println!("websockets: {}", report.trim());
 }

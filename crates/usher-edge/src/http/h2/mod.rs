@@ -196,6 +196,10 @@ impl Drop for Active {
 }
 
 /// What happens next on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be one for each request"
+)]
 enum Event {
     Request(Request<RecvStream>, SendResponse<Bytes>),
     /// All is said, or the client broke a rule that ends the connection.

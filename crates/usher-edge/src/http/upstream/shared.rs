@@ -77,7 +77,7 @@ pub(crate) enum Dialled {
     /// HTTP/1.1, chosen under TLS.
     Http1(Connection),
     /// HTTP/2.
-    Http2(Greeted),
+    Http2(Box<Greeted>),
 }
 
 /// A connection on which the endpoint proved that it speaks HTTP/2.
@@ -376,7 +376,7 @@ impl Pool {
                 }
                 Ok(Dialled::Http2(greeted)) => {
                     place.http1_until.set(None);
-                    pool.share(&place, greeted, keep);
+                    pool.share(&place, *greeted, keep);
                     None
                 }
                 Err(failure) => Some(failure),
