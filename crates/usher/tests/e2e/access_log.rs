@@ -94,7 +94,9 @@ fn a_malformed_request_is_told_as_far_as_it_was_read() {
     let usher = Usher::start(&Config::serving([endpoint.origin("a")]));
     usher.exchange("PUT /here?secret=1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
     usher.exchange("nonsense\r\n\r\n");
-    let lines = usher.access_log(2);
+    let mut lines = usher.access_log(2);
+    // Each connection has its worker, and each worker hands its lines over in its own time.
+    lines.sort_by_key(|line| line["method"].is_null());
     let told = |key: &str| {
         lines
             .iter()

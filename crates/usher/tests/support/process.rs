@@ -209,7 +209,8 @@ impl Usher {
         });
     }
 
-    /// The lines of the access log, once there are at least `count`.
+    /// The lines of the access log, once there are at least `count`. Those of one connection stand
+    /// in their order; those of two may stand either way round.
     pub fn access_log(&self, count: usize) -> Vec<Value> {
         let path = self.path("access.log");
         eventually(&format!("{count} lines in the access log"), || {
