@@ -13,8 +13,18 @@ use crate::support::{Config, Endpoint, Usher, Wire};
 const GET: &str = "GET / HTTP/1.1\r\nHost: shop.example.com\r\n\r\n";
 const HALF: Duration = Duration::from_millis(500);
 
+/// For what must outlive a deadline: steps so short beside it that a machine which stalls for a
+/// second breaks nothing, and enough of them that together they are longer than the deadline.
+const PATIENT: &str = "1500ms";
+const STEP: Duration = Duration::from_millis(150);
+const STEPS: &[u8] = b"0123456789a";
+
 fn serve(endpoint: &Endpoint, name: &str) -> Usher {
     Usher::start(&Config::serving([endpoint.origin("a")]).timeout(name, "500ms"))
+}
+
+fn serve_patiently(endpoint: &Endpoint, name: &str) -> Usher {
+    Usher::start(&Config::serving([endpoint.origin("a")]).timeout(name, PATIENT))
 }
 
 /// Runs the story, which must take the deadline, and not several of them.
@@ -92,14 +102,11 @@ fn an_idle_connection_is_closed_without_a_word() {
 #[test]
 fn a_body_that_stops_is_given_up_and_one_that_flows_is_not() {
     let endpoint = Endpoint::named("a");
-    let usher = serve(&endpoint, "client_body_idle");
+    let usher = serve_patiently(&endpoint, "client_body_idle");
     let mut wire = usher.connect();
-    wire.send("POST / HTTP/1.1\r\nHost: shop.example.com\r\nContent-Length: 8\r\n\r\n");
-    for byte in b"1234567" {
-        assert!(
-            wire.stays_open(Duration::from_millis(150)),
-            "the deadline is for silence only"
-        );
+    wire.send("POST / HTTP/1.1\r\nHost: shop.example.com\r\nContent-Length: 12\r\n\r\n");
+    for byte in STEPS {
+        assert!(wire.stays_open(STEP), "the deadline is for silence only");
         wire.send([*byte]);
     }
     strikes(|| given_up(&mut wire));
@@ -155,28 +162,25 @@ fn an_answer_that_stops_is_cut() {
 fn an_answer_that_flows_slowly_is_not_cut() {
     let endpoint = Endpoint::scripted(|visit| {
         visit.request();
-        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n");
-        for byte in b"flowing" {
-            visit.wire.stays_open(Duration::from_millis(150));
+        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n");
+        for byte in STEPS {
+            visit.wire.stays_open(STEP);
             visit.send([*byte]);
         }
     });
-    let usher = serve(&endpoint, "body_idle");
-    assert_eq!(usher.get("/").text(), "flowing");
+    let usher = serve_patiently(&endpoint, "body_idle");
+    assert_eq!(usher.get("/").body, STEPS);
 }
 
 #[test]
 fn the_deadline_of_an_answer_starts_when_the_request_is_sent() {
     // A slow upload is the client's time, not the endpoint's.
     let endpoint = Endpoint::named("a");
-    let usher = serve(&endpoint, "response_header");
+    let usher = serve_patiently(&endpoint, "response_header");
     let mut wire = usher.connect();
-    wire.send("POST / HTTP/1.1\r\nHost: shop.example.com\r\nContent-Length: 6\r\n\r\n");
-    for byte in b"upload" {
-        assert!(
-            wire.stays_open(Duration::from_millis(150)),
-            "still uploading"
-        );
+    wire.send("POST / HTTP/1.1\r\nHost: shop.example.com\r\nContent-Length: 11\r\n\r\n");
+    for byte in STEPS {
+        assert!(wire.stays_open(STEP), "still uploading");
         wire.send([*byte]);
     }
     assert_eq!(wire.response().status(), 200);

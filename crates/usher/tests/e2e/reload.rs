@@ -98,14 +98,12 @@ fn a_changed_file_is_seen_without_a_signal() {
     let [a, b] = ["a", "b"].map(Endpoint::named);
     let usher = Usher::start(&Config::serving([a.origin("a")]));
     assert_eq!(usher.get("/").text(), "a");
-    let began = std::time::Instant::now();
     usher
         .folder()
         .write("usher.yaml", Config::serving([b.origin("b")]).text());
     eventually("the change to be seen", || {
         (usher.get("/").text() == "b").then_some(())
     });
-    assert!(began.elapsed().as_secs() < 3, "within about two seconds");
 }
 
 #[test]

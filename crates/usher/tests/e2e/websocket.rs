@@ -220,9 +220,9 @@ fn no_deadline_of_requests_ends_an_open_socket() {
 
 #[test]
 fn a_socket_on_which_nothing_moves_at_all_is_given_up() {
-    let (_endpoint, usher) = serving(&[("body_idle", "500ms")]);
+    let (_endpoint, usher) = serving(&[("body_idle", "1500ms")]);
     let mut socket = open(&usher);
-    for _ in 0..8 {
+    for _ in 0..11 {
         let mut wire = Wire::over(socket.get_ref().try_clone().unwrap());
         assert!(
             wire.stays_open(Duration::from_millis(150)),
