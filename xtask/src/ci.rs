@@ -28,7 +28,7 @@ impl Step {
     }
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step::cargo("format", &["fmt", "--all", "--check"]),
     Step::cargo("tidy", &["xtask", "tidy"]),
     Step::cargo("supply", &["xtask", "supply"]),
@@ -44,6 +44,20 @@ const STEPS: [Step; 6] = [
             "warnings",
         ],
     ),
+    // A workspace of its own, which nothing else here compiles.
+    Step {
+        env: &[("CARGO_TARGET_DIR", "target/fuzz")],
+        ..Step::cargo(
+            "fuzz",
+            &[
+                "check",
+                "--manifest-path",
+                "fuzz/Cargo.toml",
+                "--no-default-features",
+                "--locked",
+            ],
+        )
+    },
     Step {
         env: &[("RUSTDOCFLAGS", "-D warnings")],
         ..Step::cargo(
