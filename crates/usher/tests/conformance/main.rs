@@ -10,6 +10,7 @@ mod support;
 
 mod documents;
 mod load;
+mod numbers;
 mod programs;
 mod rules;
 mod streams;
