@@ -32,11 +32,22 @@ pub(crate) struct Arguments {
 /// Runs until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     start_log();
+    gather_entropy();
     let mut file = File::new(&arguments.config);
     match file.load() {
         Ok(loaded) => serve(loaded, Some(file), arguments.ready_fd, |_| ()),
         Err(faults) => faults.ending(),
     }
+}
+
+/// The first random number of the TLS library takes it a while: beside the file, not after it.
+fn gather_entropy() {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    // Whoever needs one and cannot have it will say so.
+    let gather = move || drop(provider.secure_random.fill(&mut [0]));
+    let _ = std::thread::Builder::new()
+        .name("entropy".to_owned())
+        .spawn(gather);
 }
 
 /// Sends the process's own log to stderr. `RUST_LOG` turns it up.

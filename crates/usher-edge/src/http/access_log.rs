@@ -18,6 +18,7 @@ use rustix::fs::OFlags;
 use tracing::{info, warn};
 use usher_core::snapshot::Snapshot;
 
+use super::forward::write_address;
 use super::record::Record;
 
 /// Batches that may wait for the writer; about 4 MiB of lines.
@@ -348,7 +349,9 @@ fn write_line(out: &mut Vec<u8>, clock: &mut Clock, snapshot: &Snapshot, record:
     out.extend_from_slice(clock.format(record.started));
     out.extend_from_slice(b"\",\"request_id\":");
     text(out, record.request_id.as_bytes());
-    write!(out, ",\"client\":\"{}\",\"method\":", record.client).expect("a Vec takes any bytes");
+    out.extend_from_slice(b",\"client\":\"");
+    write_address(record.client, out);
+    out.extend_from_slice(b"\",\"method\":");
     known(out, record.method);
     out.extend_from_slice(b",\"host\":");
     known(out, record.host.as_bytes());

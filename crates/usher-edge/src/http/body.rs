@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::buffer::{Buffer, LARGE};
+use super::buffer::{BUFFER_SIZE, Buffer, LARGE};
 use super::stream::Stream;
 use crate::http1::{BodyDecoder, BodyEncoder, BodyFault, BodyLength, EncodeFault, HeadLimits};
 
@@ -21,6 +21,10 @@ const COPIED_MAX: usize = 4 * 1024;
 
 /// With so many copied bytes waiting, they are written before more are taken.
 const WAITING_MAX: usize = 16 * 1024;
+
+/// A body announced longer than this is read with a large buffer: what the first read of an
+/// ordinary one leaves would take more than one further read.
+const LARGE_FROM: u64 = 2 * BUFFER_SIZE as u64;
 
 /// Why a body could not be read to its end.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +64,7 @@ impl Incoming {
         let decoder = BodyDecoder::new(length, limits);
         Incoming {
             ended: decoder.is_done(),
-            large: matches!(length, BodyLength::Exactly(bytes) if bytes > LARGE as u64),
+            large: matches!(length, BodyLength::Exactly(bytes) if bytes > LARGE_FROM),
             decoder,
             piece: 0,
             seen: 0,
@@ -127,6 +131,28 @@ impl Incoming {
     pub(crate) fn advance(&mut self, buffer: &mut Buffer, count: usize) {
         buffer.consume(count);
         self.piece -= count;
+    }
+
+    /// How many bytes of body may be taken from the connection past this reader, and told to
+    /// [`Self::took`]: what is left of a body without framing once `buffer` is used up.
+    pub(crate) fn unframed(&self, buffer: &Buffer) -> Option<u64> {
+        if self.ended || self.piece > 0 || !buffer.is_empty() {
+            return None;
+        }
+        self.decoder.unframed()
+    }
+
+    /// So many bytes of body were taken from the connection. 0: it has ended.
+    pub(crate) fn took(&mut self, count: usize) -> Result<(), BodyFault> {
+        if count == 0 {
+            self.decoder.eof()?;
+            self.ended = true;
+        } else {
+            self.decoder.skip(count as u64);
+            self.seen += count as u64;
+            self.ended = self.decoder.is_done();
+        }
+        Ok(())
     }
 
     /// The trailers that may be passed on, once the body is over.
@@ -274,6 +300,22 @@ impl Outgoing {
             self.written = count - body;
             return Poll::Ready(Ok(body));
         }
+    }
+
+    /// Whether body bytes may be given to the connection past this writer, and told to
+    /// [`Self::gave`]: nothing waits, and nothing stands between them.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.left == 0
+            && self.kept_max == 0
+            && self.written == self.waiting.len()
+            && self.encoder.is_bare()
+    }
+
+    /// So many bytes of body were given to the connection.
+    pub(crate) fn gave(&mut self, count: usize) -> Result<(), EncodeFault> {
+        self.encoder.frame(count)?;
+        self.sent += count as u64;
+        Ok(())
     }
 
     /// `count` bytes of the piece under way are written or wait.

@@ -3,6 +3,7 @@
 
 use std::task::{Context, Poll};
 
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::body::Next;
@@ -128,6 +129,28 @@ pub(crate) trait Client {
 
     /// Bytes of answer body taken so far.
     fn sent(&self) -> u64;
+
+    /// Where the rest of the request body may be taken from by the kernel, and how much: what is
+    /// taken is told to [`Client::took`].
+    fn source(&self) -> Option<(&TcpStream, u64)> {
+        None
+    }
+
+    /// So many bytes were taken from the source. 0: it has ended.
+    fn took(&mut self, _count: usize) -> Result<(), ClientFault> {
+        Err(ClientFault::Gone)
+    }
+
+    /// Where body bytes of the answer may be given to by the kernel: what is given is told to
+    /// [`Client::gave`].
+    fn sink(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    /// So many bytes were given to the sink.
+    fn gave(&mut self, _count: usize) -> Result<(), EncodeFault> {
+        Err(EncodeFault::TooLong)
+    }
 
     /// The connection underneath, for a tunnel: HTTP/1.1 only.
     fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)>;

@@ -403,6 +403,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             out: &mut self.bench.out,
             head: &mut self.bench.head,
             buffer: self.worker.buffers().buffer(),
+            pipes: self.worker.pipes(),
+            request_pipe: None,
+            answer_pipe: None,
             incoming: &mut self.bench.incoming,
             asked: http1::Asked {
                 method: self.asked.method,
@@ -456,10 +459,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let (client, buffer) = self.client.raw()?;
         // Boxed, as connecting is.
         let tunnel = tunnel::run(
-            client,
-            buffer.take(),
-            &mut connection.io,
-            leftover,
+            (client, buffer.take()),
+            (&mut connection.io, leftover),
+            self.worker.pipes(),
             self.deadline,
             idle,
             &mut self.report.tunnel,

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use tokio::io::AsyncWrite as _;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::body::{Incoming, Next, Outgoing, ReadFault, WriteFault};
@@ -661,6 +662,24 @@ impl Client for H1<'_> {
 
     fn sent(&self) -> u64 {
         self.sent
+    }
+
+    fn source(&self) -> Option<(&TcpStream, u64)> {
+        let left = self.incoming.unframed(self.buffer)?;
+        Some((self.io.plain()?, left))
+    }
+
+    fn took(&mut self, count: usize) -> Result<(), ClientFault> {
+        self.incoming.took(count).map_err(|_| ClientFault::Gone)
+    }
+
+    fn sink(&self) -> Option<&TcpStream> {
+        self.io.plain().filter(|_| self.out.is_bare())
+    }
+
+    fn gave(&mut self, count: usize) -> Result<(), EncodeFault> {
+        self.sent += count as u64;
+        self.out.gave(count)
     }
 
     fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)> {

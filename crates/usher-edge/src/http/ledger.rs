@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -68,10 +69,49 @@ type Path = (Option<BalancerIx>, Option<PoolIx>, Option<EndpointIx>);
 /// What was counted by the indices of one catalog.
 #[derive(Debug, Default)]
 struct Indexed {
-    requests: HashMap<(Path, u16), u64>,
-    seconds: HashMap<Option<BalancerIx>, Times>,
-    failovers: HashMap<BalancerIx, u64>,
-    retries_denied: HashMap<BalancerIx, u64>,
+    requests: ByIndex<(Path, u16), u64>,
+    seconds: ByIndex<Option<BalancerIx>, Times>,
+    failovers: ByIndex<BalancerIx, u64>,
+    retries_denied: ByIndex<BalancerIx, u64>,
+}
+
+/// Its keys are indices and statuses: few, small, and none of a peer's choosing, so the hash need
+/// not withstand one. It is made twice for each request.
+type ByIndex<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
+/// Multiplies, so that the high bits, which tell the keys apart, depend on all of them.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u16(&mut self, part: u16) {
+        self.write_u64(part.into());
+    }
+
+    fn write_u32(&mut self, part: u32) {
+        self.write_u64(part.into());
+    }
+
+    fn write_u64(&mut self, part: u64) {
+        self.0 = (self.0.rotate_left(26) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, part: usize) {
+        self.write_u64(part as u64);
+    }
+
+    // What the variant of an option is hashed as.
+    fn write_isize(&mut self, part: isize) {
+        self.write_u64(part as u64);
+    }
 }
 
 impl Indexed {

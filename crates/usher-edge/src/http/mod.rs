@@ -25,6 +25,7 @@ mod pump;
 mod record;
 mod refusal;
 mod settings;
+mod splice;
 mod station;
 mod stream;
 mod tunnel;

@@ -2,7 +2,9 @@
 //!
 //! [`Pump`] lends what one side read to the other side's writer, and a side that takes no more
 //! stops the other. It knows one deadline: how long nothing may move, which depends on whose turn
-//! it is. It never connects, repeats or answers by itself; it says how it [`Ended`].
+//! it is. Where nobody has to see the bytes of a long body they do not pass through here at all, but
+//! through a [`Pipe`]; counts, deadlines and ends are the same. It never connects, repeats or
+//! answers by itself; it says how it [`Ended`].
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use super::client::{Answer, Client, ClientFault};
 use super::deadline::Deadline;
 use super::refusal::Failure;
 use super::settings::Timeouts;
+use super::splice::{Broken, Pipe, Pipes, Step};
 use super::stream::Stream;
 use crate::http1::{self, HeadLimits, Parsed, ResponseHead, ResponseKind, parse_response};
 
@@ -86,6 +89,11 @@ pub(crate) struct Pump<'a, C> {
     pub(crate) head: &'a mut ResponseHead,
     /// What was read of the answer.
     pub(crate) buffer: Buffer,
+    pub(crate) pipes: &'a Pipes,
+    /// What the rest of the request body goes through, once it does.
+    pub(crate) request_pipe: Option<Pipe>,
+    /// And that of the answer.
+    pub(crate) answer_pipe: Option<Pipe>,
     pub(crate) incoming: &'a mut Incoming,
     pub(crate) asked: http1::Asked,
     pub(crate) limits: &'a HeadLimits,
@@ -168,35 +176,17 @@ impl<C: Client> Pump<'_, C> {
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
         loop {
             match self.sending {
-                Sending::Body => match self.client.poll_next(cx) {
-                    Poll::Ready(Ok(Next::Piece)) => {
-                        match self.out.poll_send(self.io, cx, self.client.piece()) {
-                            Poll::Ready(Ok(count)) => {
-                                self.client.advance(count);
-                                self.moved = true;
-                            }
-                            Poll::Ready(Err(_)) => self.sending = Sending::Abandoned,
-                            Poll::Pending => return Ok(()),
-                        }
+                Sending::Body => {
+                    let step = if self.splices_request() {
+                        self.poll_splice_request(cx)
+                    } else {
+                        self.poll_piece(cx)
+                    };
+                    match step {
+                        Poll::Ready(step) => step?,
+                        Poll::Pending => return Ok(()),
                     }
-                    Poll::Ready(Ok(Next::End)) => {
-                        self.moved = true;
-                        *self.finished = true;
-                        self.sending = match self.out.finish(self.client.trailers()) {
-                            Ok(()) => Sending::Flushing,
-                            Err(_) => return Err(Ended::Failed(INTERNAL)),
-                        };
-                    }
-                    Poll::Ready(Err(fault)) => return Err(fault.into()),
-                    Poll::Pending => {
-                        match self.poll_flush_request(cx) {
-                            Poll::Ready(true) => self.waits_for_client = true,
-                            Poll::Ready(false) => self.sending = Sending::Abandoned,
-                            Poll::Pending => {}
-                        }
-                        return Ok(());
-                    }
-                },
+                }
                 Sending::Flushing => match self.poll_flush_request(cx) {
                     Poll::Ready(true) => self.sending = Sending::Done,
                     Poll::Ready(false) => self.sending = Sending::Abandoned,
@@ -211,6 +201,69 @@ impl<C: Client> Pump<'_, C> {
                 Sending::Abandoned => return Ok(()),
             }
         }
+    }
+
+    /// Moves one piece of the request. Ready when there may be more to move, or nothing any more.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        match self.client.poll_next(cx)? {
+            Poll::Ready(Next::Piece) => {
+                match ready!(self.out.poll_send(self.io, cx, self.client.piece())) {
+                    Ok(count) => {
+                        self.client.advance(count);
+                        self.moved = true;
+                    }
+                    Err(_) => self.sending = Sending::Abandoned,
+                }
+            }
+            Poll::Ready(Next::End) => {
+                self.moved = true;
+                *self.finished = true;
+                let ended = self.out.finish(self.client.trailers());
+                ended.map_err(|_| Ended::Failed(INTERNAL))?;
+                self.sending = Sending::Flushing;
+            }
+            Poll::Pending => {
+                // What is there goes out before waiting for more.
+                match self.poll_flush_request(cx) {
+                    Poll::Ready(true) => self.waits_for_client = true,
+                    Poll::Ready(false) => self.sending = Sending::Abandoned,
+                    Poll::Pending => {}
+                }
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the rest of the request body goes through a pipe.
+    fn splices_request(&mut self) -> bool {
+        let left = match self.client.source() {
+            Some((_, left)) if self.io.plain().is_some() && self.out.is_bare() => left,
+            _ => 0,
+        };
+        self.pipes.settle(&mut self.request_pipe, left, left)
+    }
+
+    fn poll_splice_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        let Some(pipe) = &mut self.request_pipe else {
+            return Poll::Ready(Ok(()));
+        };
+        let step = pipe.poll_step(self.client.source(), self.io.plain(), cx);
+        self.waits_for_client = step.is_pending() && pipe.is_empty();
+        match ready!(step) {
+            Ok(Step::Took(count)) => self.client.took(count)?,
+            Ok(Step::Gave(count)) => {
+                self.moved = true;
+                let gave = self.out.gave(count);
+                gave.map_err(|_| Ended::Failed(INTERNAL))?;
+            }
+            Err(Broken::Source(_)) => return Poll::Ready(Err(Ended::Gone)),
+            Err(Broken::Sink(_)) => {
+                self.request_pipe = None;
+                self.sending = Sending::Abandoned;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Whether all that waited for the endpoint is out; false when it takes no more.
@@ -239,7 +292,12 @@ impl<C: Client> Pump<'_, C> {
                     Poll::Pending => return self.client_is_slow(),
                 },
                 Answering::Body => {
-                    if self.poll_body(cx)?.is_pending() {
+                    let step = if self.splices_answer() {
+                        self.poll_splice_answer(cx)
+                    } else {
+                        self.poll_body(cx)
+                    };
+                    if step?.is_pending() {
                         return Ok(Poll::Pending);
                     }
                 }
@@ -315,35 +373,75 @@ impl<C: Client> Pump<'_, C> {
         self.head.len != 0
     }
 
+    /// Whether the rest of the answer's body goes through a pipe.
+    fn splices_answer(&mut self) -> bool {
+        let left = match self.incoming.unframed(&self.buffer) {
+            Some(left) if self.io.plain().is_some() && self.client.sink().is_some() => left,
+            _ => 0,
+        };
+        // Nobody knows how much will come until the end: as much as came already, say.
+        let expected = if left == u64::MAX {
+            self.incoming.seen
+        } else {
+            left
+        };
+        self.pipes.settle(&mut self.answer_pipe, left, expected)
+    }
+
+    fn poll_splice_answer(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
+        let Some(pipe) = &mut self.answer_pipe else {
+            return Ok(Poll::Ready(()));
+        };
+        let left = self.incoming.unframed(&self.buffer);
+        let source = self.io.plain().zip(left);
+        let step = pipe.poll_step(source, self.client.sink(), cx);
+        self.waits_for_client = step.is_pending() && !pipe.is_empty();
+        match step {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(Ok(Step::Took(count))) => {
+                let took = self.incoming.took(count);
+                took.map_err(|fault| Ended::Cut(fault.as_str()))?;
+            }
+            Poll::Ready(Ok(Step::Gave(count))) => {
+                self.moved = true;
+                let gave = self.client.gave(count);
+                gave.map_err(|_| Ended::Cut("internal"))?;
+            }
+            Poll::Ready(Err(Broken::Source(_))) => return Err(Ended::Cut("truncated")),
+            Poll::Ready(Err(Broken::Sink(_))) => return Err(Ended::Gone),
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// Moves one piece. Ready when there may be more to move, or when all is queued.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
         let incoming = &mut *self.incoming;
-        loop {
-            match incoming.poll_next(&mut self.buffer, self.io, cx) {
-                Poll::Ready(Ok(Next::Piece)) => {
-                    match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
-                        Poll::Ready(count) => {
-                            incoming.advance(&mut self.buffer, count);
-                            self.moved = true;
-                        }
-                        Poll::Pending => {
-                            self.waits_for_client = true;
-                            return Ok(Poll::Pending);
-                        }
+        match incoming.poll_next(&mut self.buffer, self.io, cx) {
+            Poll::Ready(Ok(Next::Piece)) => {
+                match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
+                    Poll::Ready(count) => {
+                        incoming.advance(&mut self.buffer, count);
+                        self.moved = true;
+                        Ok(Poll::Ready(()))
+                    }
+                    Poll::Pending => {
+                        self.waits_for_client = true;
+                        Ok(Poll::Pending)
                     }
                 }
-                Poll::Ready(Ok(Next::End)) => {
-                    let ended = self.client.finish(incoming.trailers());
-                    ended.map_err(|_| Ended::Cut("internal"))?;
-                    self.answering = Answering::Flushing;
-                    return Ok(Poll::Ready(()));
-                }
-                Poll::Ready(Err(ReadFault::Body(fault))) => return Err(Ended::Cut(fault.as_str())),
-                Poll::Ready(Err(ReadFault::Io(_))) => return Err(Ended::Cut("truncated")),
-                Poll::Pending => {
-                    // What is there goes out before waiting for more.
-                    self.waits_for_client = self.client.poll_flush(cx)?.is_pending();
-                    return Ok(Poll::Pending);
-                }
+            }
+            Poll::Ready(Ok(Next::End)) => {
+                let ended = self.client.finish(incoming.trailers());
+                ended.map_err(|_| Ended::Cut("internal"))?;
+                self.answering = Answering::Flushing;
+                Ok(Poll::Ready(()))
+            }
+            Poll::Ready(Err(ReadFault::Body(fault))) => Err(Ended::Cut(fault.as_str())),
+            Poll::Ready(Err(ReadFault::Io(_))) => Err(Ended::Cut("truncated")),
+            Poll::Pending => {
+                // What is there goes out before waiting for more.
+                self.waits_for_client = self.client.poll_flush(cx)?.is_pending();
+                Ok(Poll::Pending)
             }
         }
     }

@@ -31,6 +31,15 @@ impl Stream {
         }
     }
 
+    /// The socket, if its bytes are those of the stream.
+    #[must_use]
+    pub fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Plain(socket) => Some(socket),
+            Stream::Tls(_) => None,
+        }
+    }
+
     /// Ready when a read may give something: bytes, the end, or an error.
     ///
     /// Under TLS this says that the socket has bytes; a read may still find no whole record. Only

@@ -2,7 +2,8 @@
 //!
 //! Each direction ends by itself (half-close): the end of one side is passed to the other, whose
 //! answer may still be on its way. A direction holds a buffer only while it has bytes, so a silent
-//! WebSocket costs two sockets and a task.
+//! WebSocket costs two sockets and a task. While a direction comes in large pieces and both sides
+//! are in the clear it goes through a pipe; short messages are cheaper to copy.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,20 +15,28 @@ use tokio::time::Instant;
 
 use super::buffer::{Buffer, LARGE};
 use super::deadline::Deadline;
+use super::splice::{Broken, Pipe, Pipes, Step};
 use super::stream::Stream;
 
 /// One direction.
 struct Way {
     buffer: Buffer,
+    pipes: Pipes,
+    pipe: Option<Pipe>,
+    /// The last piece in the pipe is a short one.
+    short: bool,
     ended: bool,
     shut: bool,
     bytes: u64,
 }
 
 impl Way {
-    fn new(buffer: Buffer) -> Way {
+    fn new(buffer: Buffer, pipes: &Pipes) -> Way {
         Way {
             buffer,
+            pipes: pipes.clone(),
+            pipe: None,
+            short: false,
             ended: false,
             shut: false,
             bytes: 0,
@@ -58,9 +67,16 @@ impl Way {
                 self.shut = true;
                 continue;
             }
+            if self.pipe.is_some() {
+                ready!(self.poll_splice(from, to, cx))?;
+                continue;
+            }
             match self.buffer.poll_fill(from, cx) {
                 Poll::Ready(Ok(0)) => self.ended = true,
                 Poll::Ready(Ok(_)) if self.buffer.has_room() => {}
+                Poll::Ready(Ok(LARGE)) if from.plain().and(to.plain()).is_some() => {
+                    self.pipe = self.pipes.lend();
+                }
                 Poll::Ready(Ok(_)) => self.buffer.grow(LARGE),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
@@ -69,6 +85,34 @@ impl Way {
                 }
             }
         }
+    }
+
+    /// One step through the pipe, which is given back with a short piece.
+    fn poll_splice(
+        &mut self,
+        from: &Stream,
+        to: &Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let Some(pipe) = &mut self.pipe else {
+            return Poll::Ready(Ok(()));
+        };
+        let source = from.plain().map(|from| (from, u64::MAX));
+        match ready!(pipe.poll_step(source, to.plain(), cx)) {
+            Ok(Step::Took(0)) => {
+                self.pipe = None;
+                self.ended = true;
+            }
+            Ok(Step::Took(count)) => self.short = count < LARGE,
+            Ok(Step::Gave(count)) => {
+                self.bytes += count as u64;
+                if self.short && pipe.is_empty() {
+                    self.pipe = None;
+                }
+            }
+            Err(Broken::Source(error) | Broken::Sink(error)) => return Poll::Ready(Err(error)),
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -86,15 +130,15 @@ pub(crate) struct Passed {
 ///
 /// The reason word for what ended it, unless both ends closed in an orderly way.
 pub(crate) async fn run(
-    client: &mut Stream,
-    client_said: Buffer,
-    endpoint: &mut Stream,
-    endpoint_said: Buffer,
+    (client, client_said): (&mut Stream, Buffer),
+    (endpoint, endpoint_said): (&mut Stream, Buffer),
+    pipes: &Pipes,
     deadline: &mut Deadline,
     idle: Duration,
     passed: &mut Passed,
 ) -> Option<&'static str> {
-    let (mut up, mut down) = (Way::new(client_said), Way::new(endpoint_said));
+    let mut up = Way::new(client_said, pipes);
+    let mut down = Way::new(endpoint_said, pipes);
     deadline.set_after(idle);
     poll_fn(|cx| {
         let before = (up.bytes, down.bytes);

@@ -16,6 +16,7 @@ use super::h1::Desks;
 use super::ledger::Tally;
 use super::plane::{Plane, View};
 use super::record::Record;
+use super::splice::Pipes;
 use super::upstream;
 
 /// What the connections of one core share.
@@ -24,6 +25,7 @@ pub struct Worker {
     index: usize,
     plane: Arc<Plane>,
     buffers: BufferPool,
+    pipes: Pipes,
     desks: Desks,
     upstream: Rc<upstream::Pool>,
     view: RefCell<Rc<View>>,
@@ -41,6 +43,7 @@ impl Worker {
             index,
             plane,
             buffers: BufferPool::default(),
+            pipes: Pipes::default(),
             desks: Desks::default(),
             upstream: upstream::Pool::new(),
             view,
@@ -70,6 +73,11 @@ impl Worker {
     #[must_use]
     pub fn buffers(&self) -> &BufferPool {
         &self.buffers
+    }
+
+    /// Pipes to borrow.
+    pub(crate) fn pipes(&self) -> &Pipes {
+        &self.pipes
     }
 
     /// What HTTP/1 requests are parsed into.

@@ -104,6 +104,27 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
+    /// How many bytes are body, whatever they are: those may be taken past this decoder, and told
+    /// to [`BodyDecoder::skip`]. `u64::MAX` until the connection closes; none while framing is due.
+    pub fn unframed(&self) -> Option<u64> {
+        match self.state {
+            State::Data(left) => Some(left),
+            State::UntilClose => Some(u64::MAX),
+            State::Framing(_) | State::ChunkData(_) | State::Trailers | State::Done => None,
+        }
+    }
+
+    /// `count` bytes of body, no more than [`BodyDecoder::unframed`], were taken past this decoder.
+    pub fn skip(&mut self, count: u64) {
+        if let State::Data(left) = self.state {
+            debug_assert!(count <= left);
+            self.state = match left.saturating_sub(count) {
+                0 => State::Done,
+                left => State::Data(left),
+            };
+        }
+    }
+
     /// The connection ended. Whether the body did too.
     pub fn eof(&self) -> Result<(), BodyFault> {
         match self.state {

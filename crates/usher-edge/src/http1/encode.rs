@@ -151,6 +151,11 @@ impl BodyEncoder {
         BodyEncoder { length, left }
     }
 
+    /// Whether nothing is ever written around a piece.
+    pub fn is_bare(&self) -> bool {
+        matches!(self.length, BodyLength::Exactly(_) | BodyLength::UntilClose)
+    }
+
     /// What to write around the next `len` bytes of body. A `len` of 0 writes nothing: an empty
     /// chunk would end the body.
     pub fn frame(&mut self, len: usize) -> Result<Frame, EncodeFault> {

@@ -4,5 +4,6 @@ mod bodies;
 mod endpoint_tls;
 mod failures;
 mod kit;
+mod long;
 mod requests;
 mod tunnels;
