@@ -17,7 +17,7 @@ test: ## everything the gate runs: format, lint, docs, unit, simulation, end to 
 
 bench: ## usher beside haproxy and nginx: table on the terminal and in bench/RESULTS.md
 	@scripts/setup bench
-	cargo build --release --locked --package usher
+	cargo build --release --locked --package usher --bin usher --example echo
 	python3 bench/run.py $(ARGS)
 
 soak: ## long runs: wide seeds (SEEDS=...), real load, fuzzing (SECONDS_EACH=... per target)

@@ -1,7 +1,8 @@
 """How each proxy is configured, started and stopped, and what CPU it has used.
 
 All get the same: two threads or workers, connections to the upstream kept alive, the client's
-address passed on. The peers write no access log; usher writes its own and counts its metrics.
+address passed on. Usher writes its access log and counts its metrics; the peers write a log only
+when they are `logged`.
 """
 
 import json
@@ -13,6 +14,8 @@ import time
 from pathlib import Path
 
 HOST = "bench.example.com"
+ECHO_HOST = "echo.example.com"
+ECHO = Path(__file__).resolve().parent.parent / "target/release/examples/echo"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -33,7 +36,7 @@ class Server:
         self.process = None
 
     def start(self, command, ports):
-        log = open(self.folder / "output.log", "wb")
+        log = open(self.folder / "output.log", "ab")
         self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
                                         stdout=log, stderr=log)
         deadline = time.monotonic() + 15
@@ -56,8 +59,14 @@ class Server:
         """User and system time of the process and its children."""
         return sum(_cpu_ticks(pid) for pid in _family(self.process.pid)) / TICKS
 
+    def memory(self):
+        """Bytes of memory of the process and its children, shared pages counted once."""
+        return sum(_proportional(pid) for pid in _family(self.process.pid))
+
     def between_runs(self):
-        pass
+        """Logs are written for real, but a bench must not fill the disk."""
+        for log in self.folder.glob("*.log"):
+            os.truncate(log, 0)
 
 
 class Upstream(Server):
@@ -72,38 +81,67 @@ class Upstream(Server):
             (self.folder / name).write_bytes(b"x" * size)
         (self.folder / "nginx.conf").write_text(f"""
             daemon off; worker_processes 1; pid {self.folder}/pid; error_log stderr warn;
-            events {{ worker_connections 4096; }}
+            events {{ worker_connections 9000; }}
             http {{
                 access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000;
                 open_file_cache max=10; default_type text/plain;
-                server {{ listen 127.0.0.1:{self.port} backlog=4096; root {self.folder}; }}
+                server {{
+                    listen 127.0.0.1:{self.port} backlog=4096; root {self.folder};
+                    location = /post {{ return 204; }}
+                }}
             }}""")
         self.start(["nginx", "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")],
                    [self.port])
 
 
-class Haproxy(Server):
+class Echo(Server):
+    """What WebSockets are forwarded to."""
+
+    name = "echo"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.port = free_port()
+        self.start([str(ECHO), "serve", f"127.0.0.1:{self.port}"], [self.port])
+
+
+class Peer(Server):
+    """A proxy under test."""
+
+    def __init__(self, folder, upstream, echo, certificate, logged=False):
+        self.name += "-logged" if logged else ""
+        super().__init__(folder)
+        self.configure(upstream, echo, certificate, logged)
+
+
+class Haproxy(Peer):
     name = "haproxy"
 
-    def __init__(self, folder, upstream, certificate):
-        super().__init__(folder)
+    def configure(self, upstream, echo, certificate, logged):
         self.http, self.https = free_port(), free_port()
         (self.folder / "haproxy.cfg").write_text(f"""
 global
     nbthread 2
-    maxconn 4000
+    maxconn 9000
     stats socket {self.folder}/stats
+    {"log stdout format raw local0" if logged else ""}
 defaults
+    {"log global" if logged else ""}
+    {"option httplog" if logged else ""}
     mode http
     timeout connect 5s
     timeout client 60s
     timeout server 60s
+    timeout tunnel 60s
     http-reuse always
 frontend front
     bind 127.0.0.1:{self.http} backlog 4096
     bind 127.0.0.1:{self.https} backlog 4096 ssl crt {certificate.both} alpn h2,http/1.1
     option forwardfor
+    use_backend echo if {{ req.hdr(host) -m beg {ECHO_HOST} }}
     default_backend endpoints
+backend echo
+    server a 127.0.0.1:{echo.port}
 backend endpoints
     server a 127.0.0.1:{upstream.port}
 """)
@@ -115,21 +153,30 @@ backend endpoints
         return first_line(["haproxy", "-v"])
 
 
-class Nginx(Server):
+class Nginx(Peer):
     name = "nginx"
 
-    def __init__(self, folder, upstream, certificate):
-        super().__init__(folder)
+    def configure(self, upstream, echo, certificate, logged):
         self.http, self.https = free_port(), free_port()
         (self.folder / "nginx.conf").write_text(f"""
             daemon off; worker_processes 2; pid {self.folder}/pid; error_log stderr warn;
-            events {{ worker_connections 4096; }}
+            events {{ worker_connections 9000; }}
             http {{
-                access_log off; keepalive_requests 100000000;
+                access_log {self.folder / 'access.log' if logged else 'off'};
+                keepalive_requests 100000000;
                 upstream endpoints {{ server 127.0.0.1:{upstream.port}; keepalive 128;
                                       keepalive_requests 100000000; }}
                 server {{
-                    listen 127.0.0.1:{self.http} backlog=4096;
+                    listen 127.0.0.1:{self.http}; server_name {ECHO_HOST};
+                    location / {{
+                        proxy_pass http://127.0.0.1:{echo.port}; proxy_http_version 1.1;
+                        proxy_set_header Host $host; proxy_set_header Connection upgrade;
+                        proxy_set_header Upgrade $http_upgrade;
+                        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+                    }}
+                }}
+                server {{
+                    listen 127.0.0.1:{self.http} default_server backlog=4096;
                     listen 127.0.0.1:{self.https} ssl http2 backlog=4096;
                     http2_max_requests 100000000;
                     ssl_certificate {certificate.chain}; ssl_certificate_key {certificate.key};
@@ -149,31 +196,26 @@ class Nginx(Server):
         return first_line(["nginx", "-v"])
 
 
-class Usher(Server):
+class Usher(Peer):
     name = "usher"
     binary = None  # set by run.py
 
-    def __init__(self, folder, upstream, certificate):
-        super().__init__(folder)
+    def configure(self, upstream, echo, certificate, logged):
         self.http, self.https, api = free_port(), free_port(), free_port()
+        pools = [("main", upstream.port), ("echo", echo.port)]
         (self.folder / "usher.yaml").write_text(json.dumps({
             "listen": {"http": [f"127.0.0.1:{self.http}"], "https": [f"127.0.0.1:{self.https}"]},
             "certificates": [{"cert": str(certificate.chain), "key": str(certificate.key)}],
             "api": {"listen": f"127.0.0.1:{api}"},
             "access_log": {"path": "access.log", "format": "json"},
             "zones": {"example.com": {}},
-            "pools": {"main": {"origins": [
-                {"name": "a", "address": "127.0.0.1", "port": upstream.port}]}},
-            "load_balancers": {HOST: {
-                "proxied": True, "default_pools": ["main"], "fallback_pool": "main"}},
+            "pools": {name: {"origins": [
+                {"name": "a", "address": "127.0.0.1", "port": port}]} for name, port in pools},
+            "load_balancers": {host: {
+                "proxied": True, "default_pools": [name], "fallback_pool": name}
+                for host, name in [(HOST, "main"), (ECHO_HOST, "echo")]},
         }))
         self.start([str(self.binary), "run", "--config", "usher.yaml"], [self.http, self.https])
-
-    def between_runs(self):
-        """The log is written for real, but a bench must not fill the disk."""
-        log = self.folder / "access.log"
-        if log.exists():
-            os.truncate(log, 0)
 
     @classmethod
     def version(cls):
@@ -195,6 +237,12 @@ def _family(pid):
         for task in Path(f"/proc/{parent}/task").iterdir():
             pids += [int(child) for child in (task / "children").read_text().split()]
     return pids
+
+
+def _proportional(pid):
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    line = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
+    return int(line.split()[1]) * 1024
 
 
 def _cpu_ticks(pid):

@@ -1,3 +1,12 @@
+-- The first argument is the length of the body to send with each request.
+function init(args)
+  local length = tonumber(args[1] or "0")
+  if length > 0 then
+    wrk.method = "POST"
+    wrk.body = string.rep("x", length)
+  end
+end
+
 -- wrk's own report is for people; this line is for load.py.
 done = function(summary, latency, requests)
   local e = summary.errors

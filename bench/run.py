@@ -18,9 +18,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import idle
 import load
 import proxies
-from scenarios import BODIES, SCENARIOS
+from scenarios import BODIES, IDLE, SCENARIOS
 
 HERE = Path(__file__).resolve().parent
 
@@ -48,8 +49,8 @@ def main():
     chosen = [s for s in SCENARIOS if re.search(args.only, s.name)]
     with tempfile.TemporaryDirectory(prefix="usher-bench-") as folder:
         os.chmod(folder, 0o755)  # the workers of nginx read it as another user
-        results = measure(peers, chosen, args, folder)
-    text = report(peers, results, args)
+        results, memory = measure(peers, chosen, args, folder)
+    text = report(peers, results, memory, args)
     print(text)
     if args.write:
         (HERE / "RESULTS.md").write_text(text)
@@ -64,6 +65,8 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=5, help="load of each run")
     parser.add_argument("--only", default="", help="scenarios whose name matches this expression")
     parser.add_argument("--proxies", nargs="+", default=[peer.name for peer in proxies.PROXIES])
+    parser.add_argument("--no-idle", dest="idle", action="store_false",
+                        help="leave the memory of idle connections out")
     parser.add_argument("--binary", type=Path, default=HERE.parent / "target/release/usher")
     parser.add_argument("--no-write", dest="write", action="store_false",
                         help="leave RESULTS.md as it is")
@@ -75,31 +78,45 @@ def arguments():
 def measure(peers, chosen, args, folder):
     certificate = make_certificate(Path(folder))
     upstream = proxies.Upstream(folder, BODIES)
-    running = []
+    servers, running = [upstream], {}
     try:
-        running = [peer(folder, upstream, certificate) for peer in peers]
-        results = {(scenario, peer.name): [] for scenario in chosen for peer in running}
+        echo = proxies.Echo(folder)
+        servers.append(echo)
+        for logged in sorted({scenario.logs for scenario in chosen} | {False}):
+            running[logged] = []
+            for peer in peers:
+                running[logged].append(peer(folder, upstream, echo, certificate, logged))
+                servers.append(running[logged][-1])
+        memory = idle.measure(running[False], IDLE) if args.idle else []
+        results = {}
         for scenario in chosen:
+            rate = scenario.rate and scenario.rate * most(running[False][0], scenario, args, folder)
             for turn in range(args.rounds + 1):  # the first one warms up and is not counted
-                for peer in running:
+                for kind, peer in zip(peers, running[scenario.logs]):
                     seconds = args.seconds if turn else 1
-                    run = one_run(scenario, peer, seconds, folder)
+                    run = one_run(scenario, peer, seconds, folder, rate)
                     if turn:
-                        results[scenario, peer.name].append(run)
+                        results.setdefault((scenario, kind.name), []).append(run)
                         print(f"{scenario.name}: {peer.name}: round {turn}: "
                               f"{run.cpu_us:.1f} us/request, {run.rate:.0f}/s"
                               + (f", {run.failed} FAILED" if run.failed else ""), file=sys.stderr)
-        return results
+        return results, memory
     finally:
-        for server in [*running, upstream]:
+        for server in reversed(servers):
             server.stop()
 
 
-def one_run(scenario, peer, seconds, folder):
+def most(peer, scenario, args, folder):
+    """Requests a second that `peer` answers when nothing holds the load back."""
+    return one_run(scenario, peer, args.seconds, folder, 0).rate
+
+
+def one_run(scenario, peer, seconds, folder, rate):
     peer.between_runs()
     address = f"127.0.0.1:{peer.https if scenario.tls else peer.http}"
+    host = proxies.ECHO_HOST if scenario.tool == "echo" else proxies.HOST
     before = peer.cpu_seconds()
-    measured = load.drive(scenario, address, proxies.HOST, seconds, folder)
+    measured = load.drive(scenario, address, host, seconds, folder, rate)
     used = peer.cpu_seconds() - before
     if measured.requests == 0:
         raise SystemExit(f"{scenario.name}: {peer.name} answered nothing")
@@ -118,7 +135,7 @@ def make_certificate(folder):
     return Certificate(chain, key, both)
 
 
-def report(peers, results, args):
+def report(peers, results, memory, args):
     lines = ["# Bench", "", "Made by `make bench`. " + " ".join(__doc__.split("\n\n")[1].split()),
              "", *machine(peers, args), ""]
     base = "haproxy"
@@ -135,6 +152,15 @@ def report(peers, results, args):
             lines.append(f"| {peer.name} | {cpu:.1f} | {ratio} | {median(runs, 'rate'):.0f} | "
                          f"{median(runs, 'p50_ms'):.2f} | {median(runs, 'p99_ms'):.2f} | "
                          f"{sum(run.failed for run in runs)} |")
+        lines.append("")
+    if memory:
+        lines += ["## Memory", "", "KiB; the system's part of a connection not counted.", "",
+                  "| proxy | at rest | " + " | ".join(
+                      f"each of {count} idle{', TLS' if tls else ''}" for count, tls in memory[0].idle)
+                  + " |", "| --- | ---: |" + " ---: |" * len(memory[0].idle)]
+        lines += [f"| {found.name} | {found.rest / 1024:.0f} | "
+                  + " | ".join(f"{each / 1024:.1f}" for each in found.idle.values()) + " |"
+                  for found in memory]
         lines.append("")
     return "\n".join(lines)
 

@@ -8,20 +8,35 @@ class Scenario:
     name: str
     path: str
     connections: int
-    tool: str = "wrk"  # or "h2load"
+    tool: str = "wrk"  # or "h2load", or "echo" (WebSocket messages as long as `body`)
     tls: bool = False
     handshake_each: bool = False  # a new connection, and so a handshake, for every request
+    http2: bool = False
     streams: int = 1  # HTTP/2 streams open at once on each connection
+    body: int = 0  # bytes sent with each request
+    rate: float = 0.0  # share of what haproxy can do at most; 0: as fast as it goes
+    logs: bool = False  # the peers write their access logs too
 
 
 SCENARIOS = [
     Scenario("1 KiB, 64 connections", "/1k", 64),
+    Scenario("1 KiB, 256 connections", "/1k", 256),
+    Scenario("1 KiB, 64 connections, everybody logs", "/1k", 64, logs=True),
     Scenario("64 KiB, 64 connections", "/64k", 64),
     Scenario("1 MiB, 16 connections", "/1m", 16),
+    Scenario("POST 64 KiB, 64 connections", "/post", 64, body=64 * 1024),
     Scenario("1 KiB, TLS, kept alive", "/1k", 64, tls=True),
     Scenario("1 KiB, TLS, a handshake each", "/1k", 32, tls=True, handshake_each=True),
-    Scenario("1 KiB, HTTP/2 over TLS", "/1k", 8, tool="h2load", tls=True, streams=16),
+    Scenario("1 KiB, HTTP/2 over TLS, 10 x 10", "/1k", 10, tool="h2load", tls=True, http2=True,
+             streams=10),
+    Scenario("64 KiB, HTTP/2 over TLS, 10 x 10", "/64k", 10, tool="h2load", tls=True, http2=True,
+             streams=10),
+    Scenario("WebSocket echo, 1 KiB, 64 connections", "/", 64, tool="echo", body=1024),
+    Scenario("1 KiB at 60 % of haproxy's most", "/1k", 64, tool="h2load", rate=0.6),
 ]
 
 # Bodies that the upstream serves: file name and size in bytes.
 BODIES = {"1k": 1024, "64k": 64 * 1024, "1m": 1024 * 1024}
+
+# Idle connections at which memory is measured.
+IDLE = [1000, 5000]

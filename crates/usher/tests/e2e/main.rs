@@ -22,6 +22,7 @@ mod explain;
 mod failover;
 mod forwarding;
 mod health;
+mod hostile;
 mod http2;
 mod kit;
 mod metrics;
