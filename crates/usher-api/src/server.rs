@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,14 +21,18 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use usher_core::affinity::Pins;
 use usher_core::catalog::EndpointIx;
+use usher_core::region::Place;
+use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::Mono;
 
 use crate::access::{Access, Product};
 use crate::envelope::{ApiError, success};
 use crate::patient::Patient;
-use crate::wire::{explain::Question, state::state};
+use crate::wire::explain::{Question, Surroundings};
+use crate::wire::state::state;
 
 /// The largest body of a request.
 const BODY_MAX: usize = 1024 * 1024;
@@ -61,21 +66,31 @@ pub trait Control: Send + Sync + 'static {
     fn metrics(&self) -> String;
 }
 
-/// A snapshot and the live counts of the endpoints in it.
+/// A snapshot and what is known beside it.
 pub struct View {
     /// What traffic is decided with.
     pub snapshot: Arc<Snapshot>,
-    /// Requests under way.
-    pub counts: Box<dyn Counts + Send>,
+    /// Requests under way at its endpoints, and what is known of visitors.
+    pub around: Box<dyn Surroundings + Send>,
 }
 
 impl Counts for View {
     fn open_requests(&self, endpoint: EndpointIx) -> u32 {
-        self.counts.open_requests(endpoint)
+        self.around.open_requests(endpoint)
     }
 
     fn open_connections(&self, endpoint: EndpointIx) -> u32 {
-        self.counts.open_connections(endpoint)
+        self.around.open_connections(endpoint)
+    }
+}
+
+impl Surroundings for View {
+    fn place(&self, client: IpAddr) -> Option<Place> {
+        self.around.place(client)
+    }
+
+    fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a> {
+        self.around.pins(headers)
     }
 }
 

@@ -188,6 +188,7 @@ impl Sample {
             location: Default::default(),
             affinity: Affinity::default(),
             failover_across_pools: false,
+            endpoint_header: None,
             pool_sets: Vec::new(),
             rules: Default::default(),
         });

@@ -1,6 +1,7 @@
 //! What the API is told of this node.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,10 +14,15 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use usher_api::access::Access;
 use usher_api::server::{Control, View};
+use usher_api::wire::explain::Surroundings;
+use usher_core::affinity::{NoPins, Pins};
 use usher_core::catalog::{EndpointIx, Monitoring};
 use usher_core::health::EndpointState;
+use usher_core::region::Place;
+use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Lookup};
 use usher_core::time::Mono;
+use usher_edge::geo::Places;
 use usher_edge::http::{Book, FrontMetrics, Plane};
 
 /// The node as the API sees it.
@@ -76,16 +82,29 @@ impl Shared {
     }
 }
 
-/// The front's book, shared.
-struct Booked(Arc<Book>);
+/// What the front knows beside the snapshot: its book, and its visitors.
+struct Around {
+    book: Arc<Book>,
+    places: Option<Arc<Places>>,
+}
 
-impl Counts for Booked {
+impl Counts for Around {
     fn open_requests(&self, endpoint: EndpointIx) -> u32 {
-        self.0.open_requests(endpoint)
+        self.book.open_requests(endpoint)
     }
 
     fn open_connections(&self, endpoint: EndpointIx) -> u32 {
-        self.0.open_connections(endpoint)
+        self.book.open_connections(endpoint)
+    }
+}
+
+impl Surroundings for Around {
+    fn place(&self, client: IpAddr) -> Option<Place> {
+        self.places.as_ref()?.place(client)
+    }
+
+    fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {
+        Box::new(NoPins)
     }
 }
 
@@ -94,7 +113,10 @@ impl Control for Shared {
         let (snapshot, book) = self.plane.counted();
         View {
             snapshot,
-            counts: Box::new(Booked(book)),
+            around: Box::new(Around {
+                book,
+                places: self.plane.places(),
+            }),
         }
     }
 

@@ -8,6 +8,7 @@ mod control;
 mod drive;
 mod listeners;
 mod node;
+mod pins;
 pub mod settings;
 mod trust;
 

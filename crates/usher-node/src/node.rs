@@ -20,9 +20,11 @@ use usher_api::server;
 use usher_core::catalog::Catalog;
 use usher_core::engine::{Engine, Input, Output};
 use usher_core::time::Mono;
+use usher_edge::geo::Places;
 use usher_edge::http::{self, AccessLog, Front, ListenError, LogTarget, Parts, Plane};
 use usher_edge::probe::{self, Prober};
 use usher_edge::resolve::{self, Addresses, Lookup};
+use usher_edge::seal::Keys;
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair};
 
 use crate::control::Shared;
@@ -30,12 +32,12 @@ use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
 use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
 use crate::settings::{self, Process};
-use crate::trust;
+use crate::{pins, trust};
 
 /// Why a configuration cannot be put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Certificates or authorities that cannot be used.
+    /// Certificates, authorities or keys that cannot be used.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Files(Vec<FileFault>),
     /// A listener of the front cannot be opened.
@@ -87,7 +89,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the front, the engine, the probes and the API. `version` is shown to those who ask.
+    /// Starts the front, the engine, the probes and the API. `places` tell the country of visitors;
+    /// without, the node's own counts. `version` is shown to those who ask.
     ///
     /// Needs a tokio runtime; workers run on threads of their own.
     ///
@@ -96,6 +99,7 @@ impl Node {
     pub async fn start(
         process: Process,
         catalog: Arc<Catalog>,
+        places: Option<Arc<Places>>,
         version: &'static str,
     ) -> Result<Node, StartError> {
         let files = Files::load(&process, &catalog)?;
@@ -112,6 +116,7 @@ impl Node {
             unreachable!("the first catalog is published at once");
         };
 
+        tell(places.as_deref());
         let addresses = Arc::new(Addresses::default());
         let plane = Plane::new(Parts {
             snapshot,
@@ -119,6 +124,8 @@ impl Node {
             certificates: files.certificates,
             clients: files.clients,
             access_log,
+            places,
+            keys: files.keys,
             addresses: Arc::clone(&addresses),
             workers,
         });
@@ -199,6 +206,7 @@ impl Node {
         &mut self,
         process: Process,
         catalog: Arc<Catalog>,
+        places: Option<Arc<Places>>,
     ) -> Result<(), StartError> {
         let prepared = self.prepare(&process, &catalog).await;
         let prepared = prepared.inspect_err(|_| self.reload_rejected())?;
@@ -206,6 +214,12 @@ impl Node {
         self.plane.configure(front_settings(&process));
         self.plane.certify(prepared.files.certificates);
         self.plane.trust(prepared.files.clients);
+        let edition = |places: &Arc<Places>| places.edition().to_string();
+        if places.as_ref().map(edition) != self.plane.places().as_ref().map(edition) {
+            tell(places.as_deref());
+        }
+        self.plane.locate_with(places);
+        self.plane.seal_with(prepared.files.keys);
         if let Some(access_log) = prepared.access_log {
             self.plane.log_to(access_log);
         }
@@ -295,6 +309,13 @@ impl Node {
     }
 }
 
+/// Says which database of places is looked into.
+fn tell(places: Option<&Places>) {
+    if let Some(places) = places {
+        tracing::info!("geo database {}", places.edition());
+    }
+}
+
 /// What a configuration changes, opened and not yet in force.
 struct Changes {
     files: Files,
@@ -305,10 +326,11 @@ struct Changes {
     api: Option<Option<ApiServer>>,
 }
 
-/// Files that TLS is made of, read.
+/// The files that a configuration names, read.
 struct Files {
     certificates: Certificates,
     clients: ClientConfigs,
+    keys: Option<Arc<Keys>>,
 }
 
 impl Files {
@@ -322,13 +344,16 @@ impl Files {
             .collect();
         let certificates = Certificates::load(&pairs);
         let clients = ClientConfigs::load(trust::profiles(catalog));
-        match (certificates, clients) {
-            (Ok(certificates), Ok(clients)) => Ok(Files {
+        let keys = pins::keys(&process.seal, catalog);
+        match (certificates, clients, keys) {
+            (Ok(certificates), Ok(clients), Ok(keys)) => Ok(Files {
                 certificates,
                 clients,
+                keys,
             }),
-            (certificates, clients) => {
-                let faults = [certificates.err(), clients.err()];
+            (certificates, clients, keys) => {
+                let keys = keys.err().map(|fault| vec![fault]);
+                let faults = [certificates.err(), clients.err(), keys];
                 Err(StartError::Files(
                     faults.into_iter().flatten().flatten().collect(),
                 ))

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use usher_api::access::Token;
+use usher_api::access::{Secret, Token};
 use usher_edge::http;
 use usher_edge::tls::KeyPair;
 
@@ -23,6 +23,8 @@ pub struct Process {
     pub certificates: Vec<KeyPair>,
     /// How the HTTP front treats clients and endpoints: deadlines, limits, trusted proxies.
     pub front: http::Settings,
+    /// What the pins of visitors are sealed with, where there are any in cookies.
+    pub seal: Seal,
     /// The control API. `None` (the default): no listener, no dashboard, no metrics.
     pub api: Option<Api>,
     /// One line for each finished request. `None`: none is written. Default: JSON to stdout.
@@ -48,6 +50,7 @@ impl Default for Process {
             listen: Listen::default(),
             certificates: Vec::new(),
             front: http::Settings::default(),
+            seal: Seal::default(),
             api: None,
             access_log: Some(AccessLog::default()),
             shutdown: Shutdown::default(),
@@ -63,6 +66,22 @@ pub struct Listen {
     pub http: Vec<SocketAddr>,
     /// HTTP/1.1 and HTTP/2 over TLS.
     pub https: Vec<SocketAddr>,
+}
+
+/// Where the keys of sealed pins come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seal {
+    /// From these secrets: the first one seals, all of them open. Each makes a key by itself; see
+    /// `usher_edge::seal`.
+    Secrets(Vec<Secret>),
+    /// From a file in this folder, which is made with one new key when it is not there.
+    Folder(PathBuf),
+}
+
+impl Default for Seal {
+    fn default() -> Seal {
+        Seal::Folder(PathBuf::from("var"))
+    }
 }
 
 /// The control API: REST, metrics and health of the process on a listener of its own.

@@ -242,6 +242,7 @@ fn balancer(rng: &mut Rng, place: usize, pools: &[Pool]) -> Balancer {
         location: Default::default(),
         affinity: affinity(rng),
         failover_across_pools: rng.percent(40),
+        endpoint_header: None,
         pool_sets: (0..sets).map(|_| pool_set(rng, pools)).collect(),
         rules: Rules::new((0..rules).map(|_| rule(rng, pools)).collect()),
     }

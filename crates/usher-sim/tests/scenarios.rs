@@ -232,6 +232,7 @@ impl Story {
                     location: Default::default(),
                     affinity: Affinity::default(),
                     failover_across_pools: false,
+                    endpoint_header: None,
                     pool_sets: Vec::new(),
                     rules: Default::default(),
                 });

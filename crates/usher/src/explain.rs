@@ -1,12 +1,19 @@
 //! `usher explain`: where one request would go, and why.
 
 use serde_json::{Map, Value, json};
-use usher_api::wire::explain::Question;
+use usher_api::wire::explain::{Question, Surroundings};
 use usher_api::wire::reader::Fault;
-use usher_core::snapshot::{NoCounts, Snapshot};
+use usher_core::affinity::{NoPins, Pins};
+use usher_core::catalog::EndpointIx;
+use usher_core::region::Place;
+use usher_core::request::Headers;
+use usher_core::snapshot::{Counts, NoCounts, Snapshot};
 use usher_core::time::Mono;
+use usher_edge::geo::Places;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 
@@ -85,16 +92,40 @@ impl Arguments {
             .as_deref()
             .unwrap_or_else(|| unreachable!("clap requires one"));
         let loaded = config::load(path).map_err(config::Faults::ending)?;
+        let around = Around {
+            places: loaded.places.map(|(_, places)| places),
+        };
         let snapshot = Snapshot::presumed(loaded.catalog);
         let draw = usher_node::draw();
         let mut answer = question
-            .answer(&snapshot, &NoCounts, Mono::ZERO, draw)
+            .answer(&snapshot, &around, Mono::ZERO, draw)
             .map_err(|faults| Ending::Change(told(&faults)))?;
         if let Some(steps) = answer["steps"].as_array_mut() {
             let text = "no running node was asked: monitored endpoints count as healthy";
             steps.insert(0, json!({"step": "presumed", "text": text}));
         }
         Ok(answer)
+    }
+}
+
+/// What is known beside the file without a running node.
+struct Around {
+    places: Option<Arc<Places>>,
+}
+
+impl Counts for Around {
+    fn open_requests(&self, endpoint: EndpointIx) -> u32 {
+        NoCounts.open_requests(endpoint)
+    }
+}
+
+impl Surroundings for Around {
+    fn place(&self, client: IpAddr) -> Option<Place> {
+        self.places.as_ref()?.place(client)
+    }
+
+    fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {
+        Box::new(NoPins)
     }
 }
 

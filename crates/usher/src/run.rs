@@ -92,8 +92,9 @@ async fn live(
         Err(error) => return Ending::Environment(error),
     };
     warn(&loaded);
+    let places = loaded.places.map(|(_, places)| places);
     let version = env!("CARGO_PKG_VERSION");
-    let mut node = match Node::start(loaded.process, loaded.catalog, version).await {
+    let mut node = match Node::start(loaded.process, loaded.catalog, places, version).await {
         Ok(node) => node,
         Err(error) => return start_failed(error),
     };
@@ -182,7 +183,8 @@ async fn reload(node: &mut Node, file: &mut File) {
         return rejected("nothing listens: name an address in listen or api");
     }
     warn(&loaded);
-    match node.apply(loaded.process, loaded.catalog).await {
+    let places = loaded.places.map(|(_, places)| places);
+    match node.apply(loaded.process, loaded.catalog, places).await {
         Ok(()) => tracing::info!("configuration applied"),
         Err(error) => rejected(&format!("{:#}", anyhow!(error))),
     }

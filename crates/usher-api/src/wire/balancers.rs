@@ -93,6 +93,7 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
         location: Default::default(),
         affinity: Affinity::default(),
         failover_across_pools: false,
+        endpoint_header: None,
         pool_sets: Vec::new(),
         rules: Default::default(),
     };

@@ -8,11 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
-use usher_core::affinity::NoPins;
+use usher_core::affinity::{Pin, PinKey, Pins};
 use usher_core::assume::{Assumption, AssumptionFault};
 use usher_core::catalog::BalancerIx;
 use usher_core::decision::{Attempt, Decision, Forward, Response};
-use usher_core::request::{Request, Scheme};
+use usher_core::id::Id;
+use usher_core::region::Place;
+use usher_core::request::{Headers, Location, Request, Scheme};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
 
@@ -21,6 +23,27 @@ use super::reader::Fault;
 
 /// The most assumptions of one question.
 const ASSUMPTIONS_MAX: usize = 1_000;
+
+/// What a decision looks at beside the snapshot and the request.
+pub trait Surroundings: Counts {
+    /// Where the visitor at `client` is, if a database knows.
+    fn place(&self, client: IpAddr) -> Option<Place>;
+
+    /// The pins of the visitor who sends `headers`.
+    fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a>;
+}
+
+struct Found<'a>(Box<dyn Pins + 'a>);
+
+impl Pins for Found<'_> {
+    fn in_cookie(&self, balancer: Id) -> Option<Pin> {
+        self.0.in_cookie(balancer)
+    }
+
+    fn under_key(&self, key: PinKey) -> Option<Pin> {
+        self.0.under_key(key)
+    }
+}
 
 /// One hypothetical request.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,7 +145,7 @@ impl Question {
     pub fn answer(
         &self,
         snapshot: &Snapshot,
-        counts: &impl Counts,
+        around: &impl Surroundings,
         now: Mono,
         draw: u64,
     ) -> Result<Value, Vec<Fault>> {
@@ -131,6 +154,7 @@ impl Question {
         let draw = self.seed.unwrap_or(draw);
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = Wall::from_millis(time.map_or(0, |since| since.as_millis() as i64));
+        let (location, whence) = self.location(&snapshot, around);
         let request = Request {
             host: &self.host,
             method: &self.method,
@@ -139,11 +163,12 @@ impl Question {
             client: self.client,
             version: "HTTP/1.1",
             headers: &self.headers,
-            location: snapshot.location(),
+            location,
             time,
             draw,
         };
-        let (decision, trace) = snapshot.explain(&request, counts, &NoPins, now);
+        let pins = Found(around.pins(&self.headers));
+        let (decision, trace) = snapshot.explain(&request, around, &pins, now);
         let mut answer = outcome(&decision, &snapshot);
         if let Some(pin) = &trace.pin {
             answer["session"] =
@@ -183,10 +208,44 @@ impl Question {
         answer["endpoints"] = endpoints.collect();
         let steps = trace.steps.iter();
         let steps = steps.map(|step| json!({"step": step.kind.as_str(), "text": step.text}));
-        answer["steps"] = steps.collect();
+        let whence = json!({"step": "location", "text": whence});
+        answer["steps"] = [whence].into_iter().chain(steps).collect();
         answer["seed"] = json!(draw);
         answer["revision"] = json!(snapshot.revision());
         Ok(answer)
+    }
+
+    /// Where the request is taken to be, and who says so.
+    fn location<'a>(
+        &self,
+        snapshot: &'a Snapshot,
+        around: &impl Surroundings,
+    ) -> (Location<'a>, String) {
+        let node = snapshot.location();
+        let found = around.place(self.client).map(|place| place.country);
+        let assumed = |assumption: &Assumption| match assumption {
+            Assumption::Country(country) => Some(*country),
+            _ => None,
+        };
+        let assumed = self.assume.iter().rev().find_map(assumed);
+        let country = assumed.or(found).or(node.country);
+        let whence = match (assumed, found, country) {
+            (Some(_), ..) => "by assumption",
+            (None, Some(_), _) => "by the geo database",
+            (None, None, Some(_)) => "as the node is: no geo database knows the address",
+            (None, None, None) => "which nobody knows",
+        };
+        let text = format!(
+            "the visitor at {} is in country {}, {whence}; the node is {}{}",
+            self.client,
+            country.map_or("?".to_owned(), |country| country.to_string()),
+            node.node,
+            node.region.map_or_else(String::new, |region| format!(
+                " in region {}",
+                region.code()
+            )),
+        );
+        (Location { country, ..node }, text)
     }
 }
 

@@ -146,6 +146,7 @@ fn key(draft: &Draft, subject: Subject, field: Field, mode: Mode) -> String {
         Field::Shedding(SheddingField::Session) => "/load_shedding/session_percent",
         Field::SlowStart => "/usher/slow_start",
         Field::Steering => "/steering_policy",
+        Field::EndpointHeader => "/usher/endpoint_header",
         Field::Affinity(field) => return affinity(field),
         Field::PoolSets => "/pool_sets",
         Field::Rules => "/rules",

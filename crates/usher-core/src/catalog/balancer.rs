@@ -39,6 +39,9 @@ pub struct Balancer {
     /// Whether the one retry may go to the next pool when the chosen one has no other endpoint.
     /// Default false.
     pub failover_across_pools: bool,
+    /// A header of answers that names pool and endpoint, `eu/web-1`, in place of what the endpoint
+    /// sent under that name. One that a transform may set; default none.
+    pub endpoint_header: Option<String>,
     /// Replacements of all the above by place, in order; at most 1000.
     pub pool_sets: Vec<PoolSet>,
     /// What is different for some requests; at most 1000.

@@ -124,6 +124,8 @@ pub enum Field {
     },
     /// Load balancer: how a pool is chosen.
     Steering,
+    /// Load balancer: [`super::Balancer::endpoint_header`].
+    EndpointHeader,
     /// Load balancer: one setting of [`super::Affinity`].
     Affinity(AffinityField),
     /// Load balancer: the list of pool sets.

@@ -173,6 +173,14 @@ impl FixedResponse {
     }
 }
 
+/// Everything that is wrong with the name of a header that is to be set or removed.
+pub(crate) fn header_faults(name: &str) -> Vec<RuleError> {
+    let mut at = At(Vec::new());
+    // Whose field it is, the caller knows.
+    at.header(RuleField::Name, name);
+    at.0.into_iter().map(|fault| fault.error).collect()
+}
+
 struct At(Vec<RuleFault>);
 
 impl At {
@@ -292,8 +300,7 @@ impl At {
         }
     }
 
-    fn edit(&mut self, field: RuleField, edit: &HeaderEdit, is_response: bool) {
-        let name = edit.name();
+    fn header(&mut self, field: RuleField, name: &str) {
         self.len(field, "header", name, HEADER_NAME_LEN_MAX);
         let is_token_byte =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -305,6 +312,10 @@ impl At {
             let name = name.to_owned();
             self.fault(field, RuleError::Untouchable { name });
         }
+    }
+
+    fn edit(&mut self, field: RuleField, edit: &HeaderEdit, is_response: bool) {
+        self.header(field, edit.name());
         if let HeaderEdit::Set { value, .. } = edit {
             self.template(field, value, is_response);
             if !value.text().bytes().all(is_value_byte) || value.text().trim() != value.text() {

@@ -13,6 +13,7 @@ mod transform;
 
 pub use condition::Condition;
 pub use facts::Facts;
+pub(crate) use limits::header_faults;
 pub use limits::{
     CONTENT_TYPE_LEN_MAX, LOCATION_LEN_MAX, MESSAGE_BODY_LEN_MAX, NAME_LEN_MAX, RULES_MAX,
     RuleError, RuleFault, RuleField,

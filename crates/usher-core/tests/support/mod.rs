@@ -120,6 +120,7 @@ pub(crate) fn catalog(
             location: Default::default(),
             affinity: Affinity::default(),
             failover_across_pools: false,
+            endpoint_header: None,
             pool_sets: Vec::new(),
             rules: Default::default(),
         });

@@ -15,7 +15,9 @@ mod tests;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
+use httpdate::HttpDate;
 use maxminddb::{MaxMindDbError, Reader};
 use usher_core::region::Place;
 use usher_core::time::Wall;
@@ -103,6 +105,17 @@ pub struct Edition<'a> {
     pub kind: &'a str,
     /// When its maker built it.
     pub built: Wall,
+}
+
+impl fmt::Display for Edition<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last second that the format of dates can say.
+        const LAST: u64 = 253_402_300_799;
+        let millis = u64::try_from(self.built.as_millis()).unwrap_or(0);
+        let built = Duration::from_secs((millis / 1000).min(LAST));
+        let built = HttpDate::from(UNIX_EPOCH + built);
+        write!(f, "{:?}, built {built}", self.kind)
+    }
 }
 
 struct Database(Reader<Vec<u8>>);

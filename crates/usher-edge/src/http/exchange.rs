@@ -210,7 +210,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             client: self.visitor.address,
             version: asked.protocol,
             headers: &Lines(asked.fields),
-            location: self.view.snapshot.location(),
+            location: self.view.location(self.visitor.address),
             time: now(),
             draw: self.worker.draw(),
         };

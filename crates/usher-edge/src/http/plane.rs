@@ -4,11 +4,14 @@
 //! the generation, to know that it is still right: a shared pointer whose count every core writes
 //! for every request is the kind of contention that a worker per core is there to avoid.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use usher_core::region::Place;
+use usher_core::request::Location;
 use usher_core::snapshot::Snapshot;
 use usher_core::time::Mono;
 
@@ -16,7 +19,9 @@ use super::access_log::AccessLog;
 use super::book::Book;
 use super::ledger::Ledger;
 use super::settings::Settings;
+use crate::geo::Places;
 use crate::resolve::Addresses;
+use crate::seal::Keys;
 use crate::tls::{Certificates, ClientConfigs};
 
 /// Everything that the front needs and does not make itself. The node fills it and keeps it true.
@@ -27,6 +32,8 @@ pub struct Plane {
     certificates: Arc<ArcSwap<Certificates>>,
     clients: ArcSwap<ClientConfigs>,
     access_log: ArcSwap<AccessLog>,
+    places: ArcSwapOption<Places>,
+    keys: ArcSwapOption<Keys>,
     addresses: Arc<Addresses>,
     ledger: Ledger,
     /// One more than the last, for every change of the above.
@@ -54,6 +61,10 @@ pub struct Parts {
     pub clients: ClientConfigs,
     /// Where requests are logged.
     pub access_log: AccessLog,
+    /// Where visitors are, if the operator brought a database.
+    pub places: Option<Arc<Places>>,
+    /// What seals the pins of visitors. `None` only where nothing pins by cookie.
+    pub keys: Option<Arc<Keys>>,
     /// Addresses of endpoints that are hostnames.
     pub addresses: Arc<Addresses>,
     /// Workers that will read the plane: at least 1. Each counts by itself.
@@ -76,6 +87,8 @@ impl Plane {
             certificates: Arc::new(ArcSwap::from_pointee(parts.certificates)),
             clients: ArcSwap::from_pointee(parts.clients),
             access_log: ArcSwap::from_pointee(parts.access_log),
+            places: ArcSwapOption::new(parts.places),
+            keys: ArcSwapOption::new(parts.keys),
             addresses: parts.addresses,
             ledger,
             generation: AtomicU64::new(0),
@@ -124,6 +137,18 @@ impl Plane {
     /// Logs to `access_log` from now on.
     pub fn log_to(&self, access_log: AccessLog) {
         self.access_log.store(Arc::new(access_log));
+        self.changed();
+    }
+
+    /// Tells the country of visitors by `places` from now on.
+    pub fn locate_with(&self, places: Option<Arc<Places>>) {
+        self.places.store(places);
+        self.changed();
+    }
+
+    /// Seals and opens the pins of visitors with `keys` from now on.
+    pub fn seal_with(&self, keys: Option<Arc<Keys>>) {
+        self.keys.store(keys);
         self.changed();
     }
 
@@ -179,6 +204,18 @@ impl Plane {
         self.access_log.load_full()
     }
 
+    /// The database of places now.
+    #[must_use]
+    pub fn places(&self) -> Option<Arc<Places>> {
+        self.places.load_full()
+    }
+
+    /// The keys of pins now.
+    #[must_use]
+    pub fn keys(&self) -> Option<Arc<Keys>> {
+        self.keys.load_full()
+    }
+
     /// The clock of this node. Not a system call.
     #[must_use]
     pub fn now(&self) -> Mono {
@@ -203,6 +240,10 @@ pub struct View {
     pub clients: Arc<ClientConfigs>,
     /// Where requests are logged.
     pub access_log: Arc<AccessLog>,
+    /// Where visitors are, if the operator brought a database.
+    pub places: Option<Arc<Places>>,
+    /// What seals the pins of visitors.
+    pub keys: Option<Arc<Keys>>,
 }
 
 impl View {
@@ -218,7 +259,27 @@ impl View {
             certificates: plane.certificates.load_full(),
             clients: plane.clients.load_full(),
             access_log: plane.access_log.load_full(),
+            places: plane.places.load_full(),
+            keys: plane.keys.load_full(),
         }
+    }
+
+    /// Where a request of the visitor at `client` is taken to be: at this node, but in the
+    /// visitor's own country if that is known.
+    #[must_use]
+    pub fn location(&self, client: IpAddr) -> Location<'_> {
+        let node = self.snapshot.location();
+        let country = self.place(client).map(|place| place.country);
+        Location {
+            country: country.or(node.country),
+            ..node
+        }
+    }
+
+    /// Where the visitor at `client` is, if that is known.
+    #[must_use]
+    pub fn place(&self, client: IpAddr) -> Option<Place> {
+        self.places.as_ref()?.place(client)
     }
 
     /// Whether nothing has changed since.

@@ -117,8 +117,9 @@ pub enum SecretFault {
     },
 }
 
-/// A random key of 16 hexadecimal digits has fewer about once in a million times.
-const VARIETY_MIN: usize = 8;
+/// Fewest different characters of a secret. A random key of 16 hexadecimal digits has fewer about
+/// once in a million times.
+pub const VARIETY_MIN: usize = 8;
 
 impl Keys {
     /// Keys from secrets. A secret is any text of at least [`SECRET_LEN_MIN`] characters that nobody

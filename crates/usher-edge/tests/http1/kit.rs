@@ -345,6 +345,7 @@ impl Setup {
             location: Default::default(),
             affinity: Affinity::default(),
             failover_across_pools: false,
+            endpoint_header: None,
             pool_sets: Vec::new(),
             rules: Default::default(),
         };
@@ -401,6 +402,8 @@ impl Setup {
             certificates: self.certificates,
             clients,
             access_log: self.access_log,
+            places: None,
+            keys: None,
             addresses: Arc::new(Addresses::default()),
             workers: self.workers,
         });

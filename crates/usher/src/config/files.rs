@@ -2,22 +2,25 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use usher_api::wire::places::Places;
+use usher_api::wire::places;
 use usher_api::wire::reader::{Object, Report};
 use usher_core::catalog::{Draft, EndpointTls, Field, Subject, TlsField};
+use usher_edge::geo::Places;
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair, TrustProfile};
 
 use super::process;
 
-/// Tells `report` about every file that cannot be used.
+/// Tells `report` about every file that cannot be used. The database of places is large: what was
+/// read to check it is what will be looked into.
 pub(super) fn check(
     report: &Report,
     root: &Object<'_>,
     folder: &Path,
     draft: &Draft,
-    places: &Places,
-) {
+    places: &places::Places,
+) -> Option<(PathBuf, Arc<Places>)> {
     for (cert, key) in process::certificates(root) {
         let [cert_path, key_path] = [&cert, &key].map(|file| {
             file.value()
@@ -38,6 +41,17 @@ pub(super) fn check(
             named.fault(fault);
         }
     }
+    let database = process::database(root).and_then(|database| {
+        let path = database.value().as_str().filter(|path| !path.is_empty())?;
+        let path = folder.join(path);
+        match Places::load(&path) {
+            Ok(places) => Some((path, Arc::new(places))),
+            Err(fault) => {
+                database.fault(fault);
+                None
+            }
+        }
+    });
     let mut known = HashMap::new();
     let zones = draft
         .zones
@@ -57,6 +71,7 @@ pub(super) fn check(
             );
         }
     }
+    database
 }
 
 type Known = HashMap<TrustProfile, Vec<(PathBuf, String)>>;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use usher_api::wire::reader::{self, Cursor, Mode, Report};
 use usher_core::catalog::Catalog;
+use usher_edge::geo::Places;
 use usher_node::settings::Process;
 
 use tree::{Flaw, Node, Position};
@@ -34,6 +35,8 @@ pub(crate) struct Loaded {
     pub(crate) catalog: Arc<Catalog>,
     /// What belongs to the process.
     pub(crate) process: Process,
+    /// Where visitors are, and the file that says so.
+    pub(crate) places: Option<(PathBuf, Arc<Places>)>,
     /// What is allowed and probably not meant; a line each.
     pub(crate) warnings: Vec<String>,
 }
@@ -48,6 +51,7 @@ impl Loaded {
         let trust = zones.chain(draft.pools.iter().map(|pool| &pool.tls));
         let trust = trust.flat_map(|tls| [&tls.ca, &tls.client_cert, &tls.client_key]);
         let mut files: Vec<_> = certificates
+            .chain(self.places.iter().map(|(path, _)| path.clone()))
             .chain(trust.flatten().map(PathBuf::from))
             .collect();
         files.sort();
@@ -211,12 +215,18 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
         (tree.locate(&found.pointer, found.at_key), found.to_string())
     };
     match check(&tree, source) {
-        Ok((catalog, process, notes)) if faults.is_empty() => {
+        Ok(Checked {
+            catalog,
+            process,
+            places,
+            notes,
+        }) if faults.is_empty() => {
             let list = notes.iter().map(|note| at(note, &tree)).collect();
             let warnings = Findings::new(source.name, list).lines().collect();
             Ok(Loaded {
                 catalog: Arc::new(catalog),
                 process,
+                places,
                 warnings,
             })
         }
@@ -228,7 +238,12 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
     }
 }
 
-type Checked = (Catalog, Process, Vec<reader::Fault>);
+struct Checked {
+    catalog: Catalog,
+    process: Process,
+    places: Option<(PathBuf, Arc<Places>)>,
+    notes: Vec<reader::Fault>,
+}
 
 fn check(tree: &Node, source: &Source<'_>) -> Result<Checked, Vec<reader::Fault>> {
     let mut report = Report::new(Mode::File);
@@ -240,7 +255,7 @@ fn check(tree: &Node, source: &Source<'_>) -> Result<Checked, Vec<reader::Fault>
     };
     let process = process::read(&root, source.folder);
     let (draft, places) = resources::read(&root, source.folder);
-    files::check(&report, &root, source.folder, &draft, &places);
+    let database = files::check(&report, &root, source.folder, &draft, &places);
     let catalog = match Catalog::check(draft.clone()) {
         Ok(catalog) => Some(catalog),
         Err(faults) => {
@@ -256,7 +271,12 @@ fn check(tree: &Node, source: &Source<'_>) -> Result<Checked, Vec<reader::Fault>
         Some(catalog) => {
             let odd = catalog.warnings();
             notes.extend(odd.iter().map(|warning| places.note(&draft, warning)));
-            Ok((catalog, process, notes))
+            Ok(Checked {
+                catalog,
+                process,
+                places: database,
+                notes,
+            })
         }
         None => Err(faults),
     }

@@ -11,7 +11,7 @@ use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbui
 use usher_core::catalog::Node;
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::tls::KeyPair;
-use usher_node::settings::{AccessLog, Api, LogTarget, Process};
+use usher_node::settings::{AccessLog, Api, LogTarget, Process, Seal};
 
 use super::quantity::{bytes, duration, network, socket};
 
@@ -29,6 +29,7 @@ pub(super) static ROOT: Shape = Shape {
         built("health"),
         built("shutdown"),
         built("access_log"),
+        built("geo"),
         built("zones"),
         built("monitors"),
         built("monitor_groups"),
@@ -37,8 +38,8 @@ pub(super) static ROOT: Shape = Shape {
         unbuilt("nodes", &[]),
         unbuilt("store", &[]),
         unbuilt("live_state", &["memory:"]),
-        unbuilt("geo", &[]),
         unbuilt("secrets", &[]),
+        unbuilt("state_folder", &[]),
         unbuilt("accounts", &[]),
         unbuilt("notifications", &["false"]),
         unbuilt("waiting_rooms", &[]),
@@ -139,9 +140,14 @@ static ACCESS_LOG: Shape = Shape {
     keys: &[built("path"), built("format"), built("query_strings")],
 };
 
+static GEO: Shape = Shape {
+    name: "geo",
+    keys: &[built("database"), unbuilt("asn_database", &[])],
+};
+
 /// The shape of every object of these sections, for the reference.
 #[cfg(test)]
-pub(super) const SHAPES: [&Shape; 11] = [
+pub(super) const SHAPES: [&Shape; 12] = [
     &ROOT,
     &NODE,
     &LISTEN,
@@ -153,7 +159,11 @@ pub(super) const SHAPES: [&Shape; 11] = [
     &HEALTH,
     &SHUTDOWN,
     &ACCESS_LOG,
+    &GEO,
 ];
+
+/// Where state is kept.
+const STATE_FOLDER: &str = "var";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -210,6 +220,11 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
     if let Some(log) = root.get("access_log") {
         process.access_log = read_access_log(&log, folder);
     }
+    if let Some(database) = section("geo", &GEO).and_then(|geo| geo.need("database")) {
+        // Read with the other files; here only what is not even a path is told.
+        let _ = path(&database, folder);
+    }
+    process.seal = Seal::Folder(folder.join(STATE_FOLDER));
     process
 }
 
@@ -365,6 +380,11 @@ fn read_secret(value: &Cursor<'_>) -> Option<Secret> {
         return None;
     }
     Some(Secret::new(text))
+}
+
+/// The database of places, if its file is named in full.
+pub(super) fn database<'a>(root: &Object<'a>) -> Option<Cursor<'a>> {
+    root.get("geo")?.quiet_object(&GEO)?.get("database")
 }
 
 fn read_permission(item: &Cursor<'_>) -> Option<Permission> {

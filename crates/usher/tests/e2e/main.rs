@@ -21,6 +21,7 @@ mod errors;
 mod explain;
 mod failover;
 mod forwarding;
+mod geo;
 mod health;
 mod hostile;
 mod http2;

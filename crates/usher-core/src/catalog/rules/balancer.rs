@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::{At, Known, is_within};
 use crate::region::{CountryCode, Region};
-use crate::rules::{PoolMap, RULES_MAX, Rule, RuleField, Transforms};
+use crate::rules::{PoolMap, RULES_MAX, Rule, RuleField, Transforms, header_faults};
 use crate::steering::{CANDIDATES_MAX, PoolSteering};
 
 /// Pool sets of a load balancer, and entries of each list of places.
@@ -71,6 +71,13 @@ pub(super) fn check(balancer: &Balancer, known: &Known<'_>, at: &mut At<'_>) {
         affinity_ttl(affinity.mode, ttl.as_secs_f64(), &field, at);
     }
     attributes(affinity.mode, &affinity.attributes, &field, at);
+    for error in balancer
+        .endpoint_header
+        .iter()
+        .flat_map(|it| header_faults(it))
+    {
+        at.fault(Field::EndpointHeader, CatalogError::Rule(error));
+    }
     if balancer.pool_sets.len() > POOL_SETS_MAX {
         let (code, rule) = (
             "POOL_SETS_TOO_LARGE",
