@@ -15,7 +15,7 @@ use crate::health::FailureReason;
 pub struct ProbeId(pub u64);
 
 /// What to do, complete: nothing has to be looked up to carry it out.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Probe {
     /// What to send and what counts as a pass.
     pub kind: MonitorKind,

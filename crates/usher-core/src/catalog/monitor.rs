@@ -32,7 +32,7 @@ pub struct Monitor {
 }
 
 /// What a probe does. A new type gets a variant here and a file in `usher-edge/src/probe/`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MonitorKind {
     /// An HTTP request in the clear.
     Http(HttpCheck),
@@ -63,7 +63,7 @@ impl MonitorKind {
 }
 
 /// The HTTP part of a probe.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HttpCheck {
     /// Request method. Default `GET`.
     pub method: String,
@@ -80,7 +80,7 @@ pub struct HttpCheck {
 }
 
 /// A set of HTTP status codes, written `200`, `2xx`, `200-299` or a comma list of these.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CodeSet {
     text: String,
     ranges: Vec<(u16, u16)>,

@@ -7,6 +7,7 @@
 //! Results change watches at once and snapshots a little later: a published snapshot costs one
 //! pointer per pool, and hundreds of results may come in the same moment.
 
+mod known;
 mod plan;
 mod watch;
 
@@ -23,8 +24,10 @@ use crate::snapshot::{Drain, EndpointHealth, Lookup, PoolHealth, Snapshot, mean}
 use crate::steering::Weight;
 use crate::time::{Mono, Wall};
 use crate::topology::Topology;
+pub use known::Known;
+use known::Memories;
 use plan::{Juror, Plan, Task};
-use watch::{Memory, Verdict, Watches};
+use watch::{Verdict, Watches};
 
 /// How long [`Output::Ready`] waits for first verdicts when nothing else is set.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -137,6 +140,8 @@ pub struct Engine {
     /// What is wanted; `None` before the first catalog.
     current: Option<Current>,
     watches: Watches,
+    /// From another process, until the first catalog comes.
+    inherited: Vec<Known>,
     /// Every hostname that is looked up, and what is known of it.
     lookups: BTreeMap<String, Lookup>,
     published: Option<Arc<Snapshot>>,
@@ -183,6 +188,7 @@ impl Engine {
             drained_at: None,
             current: None,
             watches: Watches::default(),
+            inherited: Vec::new(),
             lookups: BTreeMap::new(),
             published: None,
             published_at: None,
@@ -199,6 +205,31 @@ impl Engine {
             ready_timeout,
             ..self
         }
+    }
+
+    /// Goes on from what another engine knew when [`Engine::known`] was asked. Only for the first
+    /// catalog, so to be said before it.
+    #[must_use]
+    pub fn with_known(self, known: Vec<Known>) -> Engine {
+        Engine {
+            inherited: known,
+            ..self
+        }
+    }
+
+    /// All that another engine needs to go on in this one's place.
+    #[must_use]
+    pub fn known(&self, now: Mono) -> Vec<Known> {
+        let Some(current) = &self.current else {
+            return Vec::new();
+        };
+        let mut known = Vec::new();
+        for watch in self.watches.iter() {
+            let ids = watch.task.endpoints.iter();
+            let ids = ids.map(|&endpoint| current.topology.endpoint(endpoint).id);
+            known.extend(ids.map(|id| watch.known(id, now)));
+        }
+        known
     }
 
     /// Takes in what happened.
@@ -330,7 +361,11 @@ impl Engine {
         drop(known);
         self.drained_at = drained_at;
         let Plan { tasks, jurors } = Plan::new(&topology, &serving);
-        let memories = self.memories();
+        let inherited = std::mem::take(&mut self.inherited);
+        let memories = match &self.current {
+            Some(current) => self.memories(current),
+            None => known::memories(&inherited),
+        };
         let remember = |task: &Task| {
             let known = |endpoint: &EndpointIx| {
                 let id = topology.endpoint(*endpoint).id;
@@ -384,11 +419,8 @@ impl Engine {
     /// What each monitor knows of each endpoint, and what the only monitor of an endpoint knows of it:
     /// that passes on to another monitor of the same type, if it is the only one in its turn. Among
     /// several it would be one opinion with two votes.
-    fn memories(&self) -> BTreeMap<(Id, &'static str, Option<Id>), Memory> {
-        let mut memories = BTreeMap::new();
-        let Some(current) = &self.current else {
-            return memories;
-        };
+    fn memories(&self, current: &Current) -> Memories {
+        let mut memories = Memories::new();
         for watch in self.watches.iter() {
             let (memory, kind) = (watch.memory(), watch.task.probe.kind.name());
             for &endpoint in &watch.task.endpoints {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::catalog::{Draft, MonitorKind};
-use crate::health::FailureReason;
+use crate::health::{FailureReason, Standing};
 use crate::sample::Sample;
 use crate::steering::PoolSteering::Off;
 
@@ -30,8 +30,13 @@ struct Bench {
 
 impl Bench {
     fn new(sample: Sample) -> Bench {
+        Bench::going_on(Vec::new(), sample)
+    }
+
+    /// In the place of an engine that knew this.
+    fn going_on(known: Vec<Known>, sample: Sample) -> Bench {
         let mut bench = Bench {
-            engine: Engine::new(11),
+            engine: Engine::new(11).with_known(known),
             now: Mono::ZERO,
             flying: BTreeMap::new(),
             ordered: Vec::new(),
@@ -567,6 +572,89 @@ fn a_changed_monitor_keeps_the_verdict_until_its_next_result() {
     }));
     bench.until(at(500));
     assert_eq!(bench.state(0), PoolState::Unknown);
+}
+
+/// `a` is critical with one pass of two since, `b` healthy.
+fn in_the_middle_of_a_streak(sample: Sample) -> Bench {
+    let mut bench = Bench::new(sample);
+    bench.answer(1, fail(FailureReason::CodeMismatch));
+    bench.answer(2, pass());
+    bench.answering(at(80_000), |_| pass());
+    assert_eq!(bench.state(0), PoolState::Degraded);
+    bench
+}
+
+#[test]
+fn another_engine_goes_on_where_this_one_was() {
+    let sample = || {
+        settings(|monitor| {
+            monitor.consecutive_up = 3;
+        })
+    };
+    let before = in_the_middle_of_a_streak(sample());
+    let known = before.engine.known(before.now);
+    let mut after = Bench::going_on(known.clone(), sample());
+    assert_eq!(after.state(0), PoolState::Degraded);
+    assert_eq!(after.ready, Some(at(0)), "nothing is left to wait for");
+    assert_eq!(after.ordered.len(), 0, "the next probe is due later");
+    assert_eq!(after.engine.known(after.now), known);
+    let due = |bench: &Bench| bench.engine.poll_timeout().map(|due| due.since(bench.now));
+    assert_eq!(due(&after), due(&before));
+    // The streak goes on, too: what is missing of three passes is enough, and one less is not.
+    let down = |known: &&Known| known.standing.verdict() == Some(false);
+    let Some(Standing::Down { passes }) = known.iter().find(down).map(|known| known.standing)
+    else {
+        panic!("a streak of passes: {known:?}")
+    };
+    let mut probes = 0;
+    while after.state(0) == PoolState::Degraded {
+        let due = after.engine.poll_timeout().expect("probes go on");
+        after.answering(due, |_| pass());
+        let to_a =
+            |(_, order): &&(Mono, ProbeOrder)| order.probe.address.to_string() == "192.0.2.1";
+        probes = after.ordered.iter().filter(to_a).count();
+    }
+    assert_eq!(
+        (after.state(0), probes),
+        (PoolState::Healthy, 3 - passes as usize)
+    );
+}
+
+#[test]
+fn under_other_settings_the_verdict_goes_on_and_the_streak_does_not() {
+    let before = in_the_middle_of_a_streak(settings(|monitor| monitor.consecutive_up = 3));
+    let known = before.engine.known(before.now);
+    let other = settings(|monitor| {
+        monitor.consecutive_up = 3;
+        monitor.timeout = Duration::from_secs(2);
+    });
+    let mut after = Bench::going_on(known.clone(), other);
+    assert_eq!(
+        (after.state(0), after.ready),
+        (PoolState::Degraded, Some(at(0)))
+    );
+    assert_eq!(after.ordered.len(), 2, "what is asked is not the same");
+    after.answer(1, pass());
+    after.until(at(2_000));
+    assert_eq!(
+        after.state(0),
+        PoolState::Healthy,
+        "the first result decides"
+    );
+
+    let other_type = settings(|monitor| {
+        monitor.kind = MonitorKind::Tcp;
+        monitor.port = Some(80);
+    });
+    let after = Bench::going_on(known, other_type);
+    assert_eq!((after.state(0), after.ready), (PoolState::Unknown, None));
+}
+
+#[test]
+fn what_had_no_verdict_is_asked_at_once() {
+    let before = Bench::new(one_pool());
+    let after = Bench::going_on(before.engine.known(at(3)), one_pool());
+    assert_eq!((after.ordered.len(), after.ready), (2, None));
 }
 
 #[test]

@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::known::{Known, fingerprint};
 use super::plan::{Key, Task};
 use super::{FIRST_PROBES_IN_FLIGHT_MAX, Output, PROBE_LOST_AFTER, PROBES_IN_FLIGHT_MAX};
 use crate::chance::Chance;
 use crate::health::{Effect, Event, FailureReason, Standing};
+use crate::id::Id;
 use crate::probe::{Probe, ProbeId, ProbeOrder, ProbeResult};
 use crate::time::Mono;
 
@@ -56,8 +58,17 @@ struct Flight {
     deadline: Mono,
 }
 
-/// What is known of an endpoint's target from before a reload, for a watch that is new.
-pub(super) type Memory = (Standing, Option<ProbeResult>, FailureReason);
+/// What is known of an endpoint's target from before a reload or from another process, for a watch
+/// that is new.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) standing: Standing,
+    pub(super) last: Option<ProbeResult>,
+    pub(super) failure: FailureReason,
+    /// Fingerprint of a probe, and when the next one is due: where the new watch makes the same
+    /// probe, it goes on as if nothing had happened.
+    pub(super) schedule: Option<(u64, Duration)>,
+}
 
 /// A result that is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,20 +311,38 @@ impl Watches {
 impl Watch {
     /// A watch that begins now. What is known of its target holds until its first result.
     fn new(task: Task, now: Mono, memory: Option<Memory>) -> Watch {
-        let (standing, last, failure) =
-            memory.unwrap_or((Standing::Pending, None, FailureReason::None));
         let (probe, slot) = (Arc::new(task.probe.clone()), Slot::Waiting { due: now });
-        let standing = standing.carried();
-        Watch {
+        let unknown = Watch {
             task,
             probe,
-            standing,
-            last,
-            failure,
+            standing: Standing::Pending,
+            last: None,
+            failure: FailureReason::None,
             latency: None,
             started: None,
             fresh: true,
             slot,
+        };
+        let Some(memory) = memory else {
+            return unknown;
+        };
+        let schedule = memory
+            .schedule
+            .filter(|&(probe, _)| probe == fingerprint(&unknown.probe));
+        let (standing, due) = match schedule {
+            Some((_, due_in)) => (
+                memory.standing,
+                now.after(due_in.min(unknown.task.interval)),
+            ),
+            None => (memory.standing.carried(), now),
+        };
+        Watch {
+            standing,
+            last: memory.last,
+            failure: memory.failure,
+            fresh: schedule.is_none(),
+            slot: Slot::Waiting { due },
+            ..unknown
         }
     }
 
@@ -336,7 +365,30 @@ impl Watch {
 
     /// What is to be remembered of it.
     pub(super) fn memory(&self) -> Memory {
-        (self.standing, self.last, self.failure)
+        Memory {
+            standing: self.standing,
+            last: self.last,
+            failure: self.failure,
+            schedule: None,
+        }
+    }
+
+    /// What another process is to know of it, for one of its endpoints.
+    pub(super) fn known(&self, endpoint: Id, now: Mono) -> Known {
+        let due = match self.slot {
+            Slot::Waiting { due } => due.since(now),
+            Slot::Flying { .. } => Duration::ZERO,
+        };
+        Known {
+            endpoint,
+            monitor: self.task.key.monitor,
+            kind: self.probe.kind.name(),
+            probe: fingerprint(&self.probe),
+            standing: self.standing,
+            last: self.last,
+            failure: self.failure,
+            due_in: (!self.fresh).then_some(due),
+        }
     }
 
     /// This watch under new settings. What changes the meaning of a result begins it anew, with
