@@ -3,16 +3,19 @@
 //! It owns one thread for each worker and speaks to them over channels. A listener that goes away
 //! stops accepting first, then waits until its connections have ended with an answer, and cuts what
 //! is left when the grace ends. Nothing here is on the path of a request.
+//!
+//! Another process can be given the same sockets: it then takes what waits in their queues, so that
+//! no connection is refused while one process follows the other.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use usher_core::request::Scheme;
 
@@ -20,7 +23,7 @@ use super::descriptors;
 use super::guests::Guests;
 use super::listen::{self, ListenError};
 use super::plane::Plane;
-use super::station::{ListenerId, Order, Orders, Place, Start};
+use super::station::{ListenerId, Order, Orders, Place, Queue, Start};
 use crate::tls::ServerConfigs;
 
 /// How long the access log may take to write what is left when the front stops.
@@ -66,8 +69,17 @@ struct Hand {
 pub struct Front {
     plane: Arc<Plane>,
     hands: Vec<Hand>,
-    listeners: Mutex<BTreeMap<ListenerId, (Listening, Arc<Guests>)>>,
+    listeners: Mutex<BTreeMap<ListenerId, Listener>>,
+    /// Whether connections are accepted.
+    open: watch::Sender<bool>,
     next: AtomicU64,
+}
+
+struct Listener {
+    listening: Listening,
+    guests: Arc<Guests>,
+    /// Duplicates, to be given to another process.
+    sockets: Vec<TcpListener>,
 }
 
 impl std::fmt::Debug for Front {
@@ -96,6 +108,7 @@ impl Front {
             plane: Arc::clone(plane),
             hands: Vec::with_capacity(workers),
             listeners: Mutex::default(),
+            open: watch::Sender::new(true),
             next: AtomicU64::new(0),
         };
         let (ready, started) = mpsc::sync_channel(workers);
@@ -130,11 +143,23 @@ impl Front {
     /// # Errors
     /// The address cannot be had; the error names it and says what to do.
     pub fn listen(&self, address: SocketAddr, scheme: Scheme) -> Result<Listening, ListenError> {
+        self.adopt(listen::bind(address, self.hands.len())?, address, scheme)
+    }
+
+    /// Listens with sockets that are there already: another process gave them, as many as it had
+    /// workers. They are shared out, and a worker without one gets connections from the others.
+    /// `address` names them in an error.
+    ///
+    /// # Errors
+    /// They are no listening sockets, or cannot be watched.
+    pub fn adopt(
+        &self,
+        sockets: Vec<TcpListener>,
+        address: SocketAddr,
+        scheme: Scheme,
+    ) -> Result<Listening, ListenError> {
         let other = |source| ListenError::Other { address, source };
-        let sockets = listen::bind(address, self.hands.len())?;
-        let bound = sockets
-            .first()
-            .map_or(Ok(address), std::net::TcpListener::local_addr);
+        let bound = sockets.first().map_or(Ok(address), TcpListener::local_addr);
         let id = ListenerId(self.next.fetch_add(1, Ordering::Relaxed));
         let listening = Listening {
             id,
@@ -142,16 +167,23 @@ impl Front {
             scheme,
         };
         let guests = Arc::<Guests>::default();
+        let duplicates = sockets.iter().map(TcpListener::try_clone);
+        let duplicates = duplicates.collect::<io::Result<_>>().map_err(other)?;
         let place = Place {
             address: listening.address,
             scheme,
             guests: Arc::clone(&guests),
+            open: self.open.subscribe(),
         };
+        let mut shares: Vec<Vec<TcpListener>> = self.hands.iter().map(|_| Vec::new()).collect();
+        for (at, socket) in sockets.into_iter().enumerate() {
+            shares[at % self.hands.len()].push(socket);
+        }
         let (ready, begun) = mpsc::sync_channel(self.hands.len());
-        for (hand, socket) in self.hands.iter().zip(sockets) {
+        for (hand, sockets) in self.hands.iter().zip(shares) {
             hand.give(Order::Listen {
                 id,
-                socket,
+                sockets,
                 place: place.clone(),
                 ready: ready.clone(),
             });
@@ -166,8 +198,39 @@ impl Front {
                 return Err(other(source));
             }
         }
-        self.listeners().insert(id, (listening, guests));
+        self.listeners().insert(
+            id,
+            Listener {
+                listening,
+                guests,
+                sockets: duplicates,
+            },
+        );
         Ok(listening)
+    }
+
+    /// Accepts nothing on later listeners until [`Front::open`]: connections wait in the kernel's
+    /// queues.
+    pub fn hold(&self) {
+        self.open.send_replace(false);
+    }
+
+    /// Accepts connections from now on.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// The sockets of a listener, duplicated, for another process. None for one that is gone.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn sockets(&self, id: ListenerId) -> io::Result<Vec<TcpListener>> {
+        let listeners = self.listeners();
+        let sockets = listeners
+            .get(&id)
+            .into_iter()
+            .flat_map(|listener| &listener.sockets);
+        sockets.map(TcpListener::try_clone).collect()
     }
 
     /// The listeners that accept connections, oldest first.
@@ -175,15 +238,15 @@ impl Front {
     pub fn listening(&self) -> Vec<Listening> {
         self.listeners()
             .values()
-            .map(|(listening, _)| *listening)
+            .map(|listener| listener.listening)
             .collect()
     }
 
     /// Speaks `scheme` to those who connect to a listener from now on; the socket stays open, and
     /// connections that are there go on as they are. Does nothing for a listener that is gone.
     pub fn speak(&self, id: ListenerId, scheme: Scheme) {
-        if let Some((listening, _)) = self.listeners().get_mut(&id) {
-            listening.scheme = scheme;
+        if let Some(listener) = self.listeners().get_mut(&id) {
+            listener.listening.scheme = scheme;
         }
         self.hands
             .iter()
@@ -193,13 +256,21 @@ impl Front {
     /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
     /// Done when none is left. How many were cut. Does nothing for a listener that is gone already.
     pub async fn unlisten(&self, id: ListenerId, grace: Duration) -> usize {
-        let Some((_, guests)) = self.listeners().remove(&id) else {
+        self.close(id, Queue::Take, grace).await
+    }
+
+    async fn close(&self, id: ListenerId, queue: Queue, grace: Duration) -> usize {
+        let Some(Listener {
+            guests, sockets, ..
+        }) = self.listeners().remove(&id)
+        else {
             return 0;
         };
+        drop(sockets);
         let mut closing = Vec::new();
         for hand in &self.hands {
             let (closed, wait) = oneshot::channel();
-            hand.give(Order::Close { id, closed });
+            hand.give(Order::Close { id, queue, closed });
             closing.push(wait);
         }
         for closed in closing {
@@ -218,12 +289,22 @@ impl Front {
     /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left. How
     /// many were cut.
     pub async fn drain(&self, grace: Duration) -> usize {
+        self.drain_beside(&[], grace).await
+    }
+
+    /// The same beside another process that has the sockets of the listeners `taken`: what waits in
+    /// their queues is left to it.
+    pub async fn drain_beside(&self, taken: &[ListenerId], grace: Duration) -> usize {
+        let close = |Listening { id, .. }: Listening| {
+            let queue = if taken.contains(&id) {
+                Queue::Leave
+            } else {
+                Queue::Take
+            };
+            Box::pin(self.close(id, queue, grace))
+        };
         let mut cut = 0;
-        let mut going: Vec<_> = self
-            .listening()
-            .into_iter()
-            .map(|listening| Box::pin(self.unlisten(listening.id, grace)))
-            .collect();
+        let mut going: Vec<_> = self.listening().into_iter().map(close).collect();
         // All at once: the grace is one, however many listeners there are.
         std::future::poll_fn(|cx| {
             going.retain_mut(|one| match one.as_mut().poll(cx) {
@@ -253,7 +334,7 @@ impl Front {
         self.plane.access_log().flush(FLUSH);
     }
 
-    fn listeners(&self) -> MutexGuard<'_, BTreeMap<ListenerId, (Listening, Arc<Guests>)>> {
+    fn listeners(&self) -> MutexGuard<'_, BTreeMap<ListenerId, Listener>> {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

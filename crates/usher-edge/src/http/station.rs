@@ -15,7 +15,7 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::debug;
@@ -38,10 +38,10 @@ pub struct ListenerId(pub(super) u64);
 
 /// What a worker is told.
 pub(crate) enum Order {
-    /// Accept on this socket.
+    /// Accept on these sockets. Without any, serve what others hand over.
     Listen {
         id: ListenerId,
-        socket: TcpListener,
+        sockets: Vec<TcpListener>,
         place: Place,
         ready: SyncSender<io::Result<()>>,
     },
@@ -56,12 +56,23 @@ pub(crate) enum Order {
     /// Stop accepting, and say so.
     Close {
         id: ListenerId,
+        queue: Queue,
         closed: oneshot::Sender<()>,
     },
     /// Cut what is left of a listener's connections.
     Cut { id: ListenerId },
     /// Cut everything and end.
     Stop,
+}
+
+/// What becomes of connections that the kernel has accepted and nobody has taken, when a listener
+/// closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// They are taken and served: they end with the socket.
+    Take,
+    /// They are left to another process, which has the socket too.
+    Leave,
 }
 
 /// The way to a worker. Its length is bounded by `limits.connections`: all orders but
@@ -74,6 +85,8 @@ pub(crate) struct Place {
     pub(crate) address: SocketAddr,
     pub(crate) scheme: Scheme,
     pub(crate) guests: Arc<Guests>,
+    /// Nothing is accepted before this is true.
+    pub(crate) open: watch::Receiver<bool>,
 }
 
 /// What a worker's thread starts with.
@@ -135,6 +148,9 @@ struct Listener {
     place: Place,
     scheme: Cell<Scheme>,
     drain: Rc<Drain>,
+    queue: Cell<Queue>,
+    /// Sockets that are accepted from.
+    accepting: Cell<usize>,
     /// Who wants to know that it is closed.
     closing: RefCell<Option<oneshot::Sender<()>>>,
     tasks: RefCell<Slab<AbortHandle>>,
@@ -155,12 +171,12 @@ impl Station {
             match order {
                 Some(Order::Listen {
                     id,
-                    socket,
+                    sockets,
                     place,
                     ready,
                 }) => {
                     // The front waits for the answer; if it does not, nothing can be done about it.
-                    let _ = ready.send(self.listen(id, socket, place));
+                    let _ = ready.send(self.listen(id, sockets, place));
                 }
                 Some(Order::Serve {
                     id,
@@ -168,7 +184,7 @@ impl Station {
                     guest,
                 }) => self.receive(id, accepted, guest),
                 Some(Order::Speak { id, scheme }) => self.speak(id, scheme),
-                Some(Order::Close { id, closed }) => self.close(id, closed),
+                Some(Order::Close { id, queue, closed }) => self.close(id, queue, closed),
                 Some(Order::Cut { id }) => self.cut(id),
                 Some(Order::Stop) | None => break,
             }
@@ -180,19 +196,27 @@ impl Station {
     fn listen(
         self: &Rc<Self>,
         id: ListenerId,
-        socket: TcpListener,
+        sockets: Vec<TcpListener>,
         place: Place,
     ) -> io::Result<()> {
-        let acceptor = Acceptor::new(socket, Rc::clone(&self.worker))?;
+        let acceptor = |socket| Acceptor::new(socket, Rc::clone(&self.worker));
+        let acceptors: Vec<_> = sockets
+            .into_iter()
+            .map(acceptor)
+            .collect::<io::Result<_>>()?;
         let listener = Rc::new(Listener {
             scheme: Cell::new(place.scheme),
             place,
             drain: Rc::default(),
+            queue: Cell::new(Queue::Take),
+            accepting: Cell::new(acceptors.len()),
             closing: RefCell::default(),
             tasks: RefCell::default(),
         });
         self.listeners.borrow_mut().insert(id, Rc::clone(&listener));
-        spawn_local(Rc::clone(self).accept(id, acceptor, listener));
+        for acceptor in acceptors {
+            spawn_local(Rc::clone(self).accept(id, acceptor, Rc::clone(&listener)));
+        }
         Ok(())
     }
 
@@ -210,17 +234,25 @@ impl Station {
                 self.pass_on(id, worker, accepted, guest);
             }
         };
+        let begun = Cell::new(false);
         tokio::select! {
             biased;
             () = listener.drain.wait() => {}
-            () = acceptor.run(take) => {}
+            () = async {
+                listener.place.opened().await;
+                begun.set(true);
+                acceptor.run(take).await;
+            } => {}
         }
-        if let Err(error) = acceptor.close(take) {
+        // Who has never begun has the sockets of a process that still takes from them.
+        if begun.get()
+            && listener.queue.get() == Queue::Take
+            && let Err(error) = acceptor.close(take)
+        {
             debug!(%error, "connections that nobody had accepted yet are lost");
         }
-        if let Some(closed) = listener.closing.take() {
-            let _ = closed.send(());
-        }
+        listener.accepting.update(|sockets| sockets - 1);
+        listener.tell_closed();
     }
 
     /// Hands a connection over to another worker. One that is lost on the way is closed.
@@ -273,13 +305,15 @@ impl Station {
         }
     }
 
-    fn close(&self, id: ListenerId, closed: oneshot::Sender<()>) {
+    fn close(&self, id: ListenerId, queue: Queue, closed: oneshot::Sender<()>) {
         let listeners = self.listeners.borrow();
         let Some(listener) = listeners.get(&id) else {
             return;
         };
         listener.closing.replace(Some(closed));
+        listener.queue.set(queue);
         listener.drain.start();
+        listener.tell_closed();
     }
 
     fn cut(&self, id: ListenerId) {
@@ -294,6 +328,27 @@ impl Station {
             .map(|(_, task)| task.clone())
             .collect();
         tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Place {
+    /// Waits until connections may be accepted.
+    async fn opened(&self) {
+        if self.open.clone().wait_for(|open| *open).await.is_err() {
+            // The front is gone, and this worker is about to be told.
+            std::future::pending().await
+        }
+    }
+}
+
+impl Listener {
+    /// Tells who wants to know, once all sockets are gone.
+    fn tell_closed(&self) {
+        if self.accepting.get() == 0
+            && let Some(closed) = self.closing.take()
+        {
+            let _ = closed.send(());
+        }
     }
 }
 
