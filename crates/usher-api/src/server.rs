@@ -58,6 +58,9 @@ pub trait Control: Send + Sync + 'static {
     fn uptime(&self) -> Duration;
     /// Whether `ready` was said and no stop has begun.
     fn ready(&self) -> bool;
+    /// Whether a stop has begun: each connection then ends with its next answer, so that its client
+    /// finds whoever answers from now on.
+    fn stopping(&self) -> bool;
     /// Now, on the clock of the node's engine.
     fn now(&self) -> Mono;
     /// 64 random bits.
@@ -155,6 +158,10 @@ fn router(control: Shared) -> Router {
         .method_not_allowed_fallback(|| async { ApiError::Method })
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
         .layer(middleware::from_fn(within_time))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&control),
+            last_answer,
+        ))
         .with_state(control)
 }
 
@@ -162,6 +169,20 @@ fn router(control: Shared) -> Router {
 async fn within_time(request: Request<Body>, next: Next) -> Result<Response, Infallible> {
     let answer = tokio::time::timeout(BODY_TIMEOUT, next.run(request)).await;
     Ok(answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response()))
+}
+
+/// Closes a connection together with its answer once a stop has begun.
+async fn last_answer(
+    State(control): State<Shared>,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
+    let mut answer = next.run(request).await;
+    if control.stopping() {
+        let close = http::HeaderValue::from_static("close");
+        answer.headers_mut().insert(http::header::CONNECTION, close);
+    }
+    answer
 }
 
 async fn no_route(uri: Uri) -> ApiError {

@@ -73,7 +73,7 @@ impl Shared {
         self.access.store(Arc::new(access));
     }
 
-    pub(crate) fn stopping(&self) {
+    pub(crate) fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
@@ -133,7 +133,11 @@ impl Control for Shared {
     }
 
     fn ready(&self) -> bool {
-        *self.ready.borrow() && !self.stopping.load(Ordering::Relaxed)
+        *self.ready.borrow() && !Control::stopping(self)
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> Mono {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use usher_core::catalog::{Address, Catalog};
-use usher_core::engine::{Engine, Input, Output, StateChange};
+use usher_core::engine::{Engine, Input, Known, Output, StateChange};
 use usher_core::health::{EndpointState, PoolState};
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
 use usher_edge::http::Plane;
@@ -32,6 +32,8 @@ pub(crate) struct Drive {
     pub(crate) engine: Engine,
     pub(crate) plane: Arc<Plane>,
     pub(crate) catalogs: mpsc::Receiver<NewCatalog>,
+    /// Those who want to know all that the engine knows.
+    pub(crate) questions: mpsc::Receiver<oneshot::Sender<Vec<Known>>>,
     /// The catalog that the engine has and traffic does not have yet: snapshots are published at
     /// a bounded rate.
     pub(crate) unpublished: Option<NewCatalog>,
@@ -65,6 +67,10 @@ impl Drive {
                 Some((probe, result)) = self.results.recv() => Input::Probed { probe, result },
                 Some(Resolution { host, resolvable }) = self.resolutions.recv() => {
                     Input::Resolved { host, resolvable }
+                }
+                Some(answer) = self.questions.recv() => {
+                    let _gone = answer.send(self.engine.known(self.plane.now()));
+                    continue;
                 }
                 () = sleep(wait), if due.is_some() => {
                     self.engine.handle_timeout(self.plane.now());

@@ -1,13 +1,16 @@
-//! A running node: owns the engine and the front and joins them; reload, drain.
+//! A running node: owns the engine and the front and joins them; reload, hand-over, drain.
 //!
 //! [`Node`] is the whole of it: start it, wait until it is ready, apply a changed configuration any
-//! number of times, stop it. [`settings::Process`] is what it starts from beside a catalog. It never
+//! number of times, stop it or have another process follow it ([`handover`]). [`settings::Process`] is what it starts from beside a catalog. It never
 //! reads a configuration file and never prints.
 
 mod control;
 mod drive;
+pub mod handover;
 mod listeners;
 mod node;
+pub mod notify;
+mod pid_file;
 mod pins;
 pub mod settings;
 mod trust;

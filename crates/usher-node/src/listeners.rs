@@ -4,6 +4,7 @@
 //! got when the file is read again.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use usher_core::request::Scheme;
 use usher_edge::http::{self, Front, ListenError, ListenerId};
 
+use crate::handover::Bequest;
 use crate::settings::Listen;
 
 /// A listener that accepts connections. Its `Display` is the start-up line's text.
@@ -33,14 +35,41 @@ pub enum Part {
     Api,
 }
 
-impl fmt::Display for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = match self.part {
+impl Part {
+    const ALL: [Part; 3] = [Part::Http, Part::Https, Part::Api];
+
+    /// The word for it in the start-up lines, and towards another process.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
             Part::Http => "http",
             Part::Https => "https",
             Part::Api => "api",
-        };
-        write!(f, "{part} {}", self.address)
+        }
+    }
+
+    pub(crate) fn of_word(word: &str) -> Option<Part> {
+        Part::ALL.into_iter().find(|part| part.word() == word)
+    }
+
+    const fn of_scheme(scheme: Scheme) -> Part {
+        match scheme {
+            Scheme::Http => Part::Http,
+            Scheme::Https => Part::Https,
+        }
+    }
+
+    const fn scheme(self) -> Option<Scheme> {
+        match self {
+            Part::Http => Some(Scheme::Http),
+            Part::Https => Some(Scheme::Https),
+            Part::Api => None,
+        }
+    }
+}
+
+impl fmt::Display for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.part.word(), self.address)
     }
 }
 
@@ -126,12 +155,58 @@ impl Listeners {
 
     pub(crate) fn listening(&self) -> impl Iterator<Item = Listening> {
         self.0.iter().map(|open| Listening {
-            part: match open.wanted.0 {
-                Scheme::Http => Part::Http,
-                Scheme::Https => Part::Https,
-            },
+            part: Part::of_scheme(open.wanted.0),
             address: open.address,
         })
+    }
+
+    /// All of them, for another process; their numbers are their places here.
+    pub(crate) fn bequeath(&self, front: &Front) -> io::Result<Vec<Bequest>> {
+        let bequests = self.0.iter().enumerate().map(|(number, open)| {
+            let (scheme, wanted) = open.wanted;
+            Ok(Bequest {
+                number,
+                part: Part::of_scheme(scheme),
+                wanted,
+                sockets: front.sockets(open.id)?,
+            })
+        });
+        bequests.collect()
+    }
+
+    /// Those with these numbers.
+    pub(crate) fn numbered(&self, taken: impl Fn(usize) -> bool) -> Vec<ListenerId> {
+        let numbered = self.0.iter().enumerate();
+        let taken = numbered.filter(|(number, _)| taken(*number));
+        taken.map(|(_, open)| open.id).collect()
+    }
+
+    /// Takes over those of the front among `bequests`, and says which number each id has.
+    pub(crate) fn inherit(
+        &mut self,
+        front: &Front,
+        bequests: Vec<Bequest>,
+    ) -> Result<Vec<(ListenerId, usize)>, ListenError> {
+        let mut numbers = Vec::new();
+        for bequest in bequests {
+            let Some(scheme) = bequest.part.scheme() else {
+                continue;
+            };
+            let wanted = (scheme, bequest.wanted);
+            let adopted = front.adopt(bequest.sockets, bequest.wanted, scheme)?;
+            numbers.push((adopted.id, bequest.number));
+            self.0.push(Open {
+                wanted,
+                id: adopted.id,
+                address: adopted.address,
+            });
+        }
+        Ok(numbers)
+    }
+
+    /// Whether it is one of these.
+    pub(crate) fn has(&self, id: ListenerId) -> bool {
+        self.0.iter().any(|open| open.id == id)
     }
 }
 

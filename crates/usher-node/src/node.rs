@@ -1,12 +1,17 @@
-//! The life of a node: start, ready, apply, stop.
+//! The life of a node: start, ready, serve, apply, and stop or leave.
 //!
 //! A changed configuration is applied in two halves. The first does everything that can fail (read
 //! certificates, open listeners and the log) and changes nothing; the second cannot fail. So a
 //! configuration is in force as a whole or not at all.
+//!
+//! A node that follows another one starts with its estate and accepts nothing until it serves; one
+//! that is followed keeps what it has begun, and leaves the sockets to the other.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -15,10 +20,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use usher_api::access::Access;
 use usher_api::server;
 use usher_core::catalog::Catalog;
-use usher_core::engine::{Engine, Input, Output};
+use usher_core::engine::{Engine, Input, Known, Output};
 use usher_core::time::Mono;
 use usher_edge::geo::Places;
 use usher_edge::http::{self, AccessLog, Front, ListenError, LogTarget, Parts, Plane};
@@ -29,8 +35,10 @@ use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair};
 
 use crate::control::Shared;
 use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
+use crate::handover::{Bequest, Estate, HandoverError, Heir, Predecessor, Program, Successor};
 use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
+use crate::pid_file::PidFile;
 use crate::settings::{self, Process};
 use crate::{pins, trust};
 
@@ -61,6 +69,15 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+    /// The pid file cannot be written.
+    #[error("pid_file {} cannot be written", .path.display())]
+    PidFile {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The workers cannot be started.
     #[error(transparent)]
     Workers(#[from] http::StartError),
@@ -86,11 +103,19 @@ pub struct Node {
     ready: watch::Receiver<bool>,
     shared: Arc<Shared>,
     api: Option<ApiServer>,
+    /// Whether the API accepts connections.
+    api_open: watch::Sender<bool>,
+    questions: mpsc::Sender<oneshot::Sender<Vec<Known>>>,
+    pid_file: Option<PidFile>,
+    serving: bool,
+    /// Numbers of the inherited listeners that are in use.
+    taken: Vec<usize>,
 }
 
 impl Node {
     /// Starts the front, the engine, the probes and the API. `places` tell the country of visitors;
     /// without, the node's own counts. `version` is shown to those who ask.
+    /// With the estate of another process, nothing is accepted until [`Node::take_over`].
     ///
     /// Needs a tokio runtime; workers run on threads of their own.
     ///
@@ -101,12 +126,22 @@ impl Node {
         catalog: Arc<Catalog>,
         places: Option<Arc<Places>>,
         version: &'static str,
+        estate: Option<Estate>,
     ) -> Result<Node, StartError> {
+        let pid_file = pid_file(process.pid_file.as_deref())?;
         let files = Files::load(&process, &catalog)?;
         let access_log = open_log(&process)?;
         let workers = thread::available_parallelism().map_or(1, usize::from);
 
-        let mut engine = Engine::new(crate::draw()).with_ready_timeout(process.ready_timeout);
+        let follows = estate.is_some();
+        let Estate { listeners, known } = estate.unwrap_or_default();
+        let (of_api, of_front): (Vec<_>, Vec<_>) = listeners
+            .into_iter()
+            .partition(|bequest| bequest.part == Part::Api);
+
+        let mut engine = Engine::new(crate::draw())
+            .with_ready_timeout(process.ready_timeout)
+            .with_known(known);
         engine.handle(Input::Catalog(catalog), Mono::ZERO);
         let mut outputs: Vec<Output> = std::iter::from_fn(|| engine.poll_output()).collect();
         let published = outputs
@@ -130,15 +165,22 @@ impl Node {
             workers,
         });
         let front = Arc::new(Front::start(&plane)?);
+        if follows {
+            front.hold();
+        }
         let mut listeners = Listeners::default();
+        let numbers = listeners.inherit(&front, of_front)?;
         let prepared = listeners.prepare(&front, &process.listen)?;
         listeners.commit(&front, prepared, Duration::ZERO);
+        let in_use = numbers.into_iter().filter(|&(id, _)| listeners.has(id));
+        let mut taken: Vec<usize> = in_use.map(|(_, number)| number).collect();
 
         let (orders, ordered) = mpsc::channel(probe::PROBES_MAX);
         let (tell_result, results) = mpsc::channel(probe::PROBES_MAX);
         let (hosts, wanted_hosts) = watch::channel(BTreeSet::new());
         let (tell_resolution, resolutions) = mpsc::channel(INPUTS_MAX);
         let (catalogs, new_catalogs) = mpsc::channel(1);
+        let (questions, questioned) = mpsc::channel(1);
         let (tell_ready, ready) = watch::channel(false);
         let clients = Arc::clone(&plane);
         let prober = Prober::new(Lookup::system(), Arc::clone(&addresses), move || {
@@ -155,6 +197,7 @@ impl Node {
             engine,
             plane: Arc::clone(&plane),
             catalogs: new_catalogs,
+            questions: questioned,
             unpublished: None,
             orders,
             results,
@@ -165,8 +208,16 @@ impl Node {
         tokio::spawn(drive.run(outputs));
 
         let shared = Shared::new(Arc::clone(&plane), version, access(&process), ready.clone());
+        let api_open = watch::Sender::new(!follows);
         let api = match &process.api {
-            Some(api) => Some(ApiServer::start(api, &shared).await?),
+            Some(api) => {
+                let mut inherited = of_api.into_iter().filter(|old| old.wanted == api.listen);
+                let inherited = inherited.next();
+                taken.extend(inherited.iter().map(|bequest| bequest.number));
+                let socket = inherited.and_then(|bequest| bequest.sockets.into_iter().next());
+                let open = api_open.subscribe();
+                Some(ApiServer::start(api, socket, &shared, open).await?)
+            }
             None => None,
         };
         let mut node = Node {
@@ -179,6 +230,11 @@ impl Node {
             ready,
             shared,
             api,
+            api_open,
+            questions,
+            pid_file,
+            serving: false,
+            taken,
         };
         node.listening = node.open_listeners();
         Ok(node)
@@ -195,6 +251,82 @@ impl Node {
     pub async fn ready(&mut self) {
         // The sender lives as long as the engine, which lives as long as this node.
         let _ended = self.ready.wait_for(|ready| *ready).await;
+    }
+
+    /// Takes the place of the process that left its estate: accepts connections from now on.
+    ///
+    /// # Errors
+    /// That process does not wait any more. Nothing has been accepted.
+    pub fn take_over(&self, predecessor: &Predecessor) -> Result<(), HandoverError> {
+        predecessor.ready(&self.taken)?;
+        self.front.open();
+        self.api_open.send_replace(true);
+        Ok(())
+    }
+
+    /// This process is the one that serves: says so in the pid file.
+    pub fn serve(&mut self) {
+        self.serving = true;
+        self.pid_file.iter_mut().for_each(PidFile::show);
+    }
+
+    /// Starts another process to take this one's place. This one goes on until [`Node::leave`], and
+    /// its configuration must stay as it is until then.
+    ///
+    /// # Errors
+    /// The other process cannot be started.
+    pub async fn hand_over(&self, program: &Program) -> Result<Successor, HandoverError> {
+        let bequests = self.listeners.bequeath(&self.front);
+        let mut listeners = bequests.map_err(HandoverError::Sockets)?;
+        if let (Some(server), Some(api)) = (&self.api, &self.process.api) {
+            let socket = server.socket.try_clone().map_err(HandoverError::Sockets)?;
+            listeners.push(Bequest {
+                number: listeners.len(),
+                part: Part::Api,
+                wanted: api.listen,
+                sockets: vec![socket],
+            });
+        }
+        let (tell, known) = oneshot::channel();
+        // The engine ends only with this node.
+        let _ended = self.questions.send(tell).await;
+        let known = known.await.unwrap_or_default();
+        Successor::start(program, Estate { listeners, known })
+    }
+
+    /// Leaves new connections to `heir`, lets requests and sockets finish up to
+    /// `shutdown.handover_grace`, and ends. When `hurry` is done once they have `shutdown.grace`,
+    /// when it is done again they have no time at all.
+    pub async fn leave(mut self, heir: &Heir, mut hurry: impl AsyncFnMut()) {
+        self.pid_file.iter_mut().for_each(PidFile::leave);
+        self.shared.begin_stop();
+        self.api = None;
+        let settings::Shutdown {
+            grace,
+            handover_grace,
+        } = self.process.shutdown;
+        let taken = self.listeners.numbered(|number| heir.listens(number));
+        let open = || self.plane.ledger().connections();
+        tracing::info!(
+            "process {} serves: {} connections here are still open, up to {handover_grace:?}",
+            heir.pid(),
+            open()
+        );
+        let hurried = async {
+            hurry().await;
+            tracing::info!("stopping: {} connections open, up to {grace:?}", open());
+            // Either way there is no time left after this.
+            let _again = timeout(grace, hurry()).await;
+        };
+        let cut = tokio::select! {
+            cut = self.front.drain_beside(&taken, handover_grace) => cut,
+            () = hurried => open(),
+        };
+        match cut {
+            0 => tracing::info!("stopped: all connections ended"),
+            cut => tracing::warn!("time is over: {cut} connections cut"),
+        }
+        self.end();
     }
 
     /// Puts another configuration in force, object by object; no connection of an untouched load
@@ -228,6 +360,12 @@ impl Node {
             .commit(&self.front, prepared.listeners, process.shutdown.grace);
         if let Some(api) = prepared.api {
             self.api = api;
+        }
+        if let Some(pid_file) = prepared.pid_file {
+            self.pid_file = pid_file;
+            if self.serving {
+                self.serve();
+            }
         }
         let (in_force, published) = oneshot::channel();
         // The engine ends only with this node. Whoever hears that a configuration was applied may
@@ -271,8 +409,17 @@ impl Node {
         let old = self.process.api.as_ref().map(|api| api.listen);
         let api = match &process.api {
             Some(api) if old == Some(api.listen) => None,
-            Some(api) => Some(Some(ApiServer::start(api, &self.shared).await?)),
+            Some(api) => {
+                let open = self.api_open.subscribe();
+                Some(Some(ApiServer::start(api, None, &self.shared, open).await?))
+            }
             None => Some(None),
+        };
+        let old = self.pid_file.as_ref().map(PidFile::path);
+        let pid_file = if process.pid_file.as_deref() == old {
+            None
+        } else {
+            Some(pid_file(process.pid_file.as_deref())?)
         };
         let listeners = self.listeners.prepare(&self.front, &process.listen)?;
         Ok(Changes {
@@ -280,13 +427,14 @@ impl Node {
             access_log,
             listeners,
             api,
+            pid_file,
         })
     }
 
     /// Stops accepting, lets requests and sockets finish up to `shutdown.grace` or until `now` is
     /// done, and ends.
     pub async fn stop(self, now: impl Future<Output = ()>) {
-        self.shared.stopping();
+        self.shared.begin_stop();
         let grace = self.process.shutdown.grace;
         let open = || self.plane.ledger().connections();
         tracing::info!("stopping: {} connections open, up to {grace:?}", open());
@@ -297,7 +445,14 @@ impl Node {
             },
             () = now => tracing::warn!("second signal: {} connections cut", open()),
         }
-        self.front.stop();
+        self.end();
+    }
+
+    fn end(self) {
+        // Everybody else who holds the front is closing a listener, which the drain has done.
+        if let Some(front) = Arc::into_inner(self.front) {
+            front.stop();
+        }
     }
 
     fn open_listeners(&self) -> Vec<Listening> {
@@ -324,6 +479,8 @@ struct Changes {
     listeners: Prepared,
     /// `None`: as before.
     api: Option<Option<ApiServer>>,
+    /// `None`: as before.
+    pid_file: Option<Option<PidFile>>,
 }
 
 /// The files that a configuration names, read.
@@ -384,6 +541,16 @@ fn open_log(process: &Process) -> Result<AccessLog, StartError> {
     AccessLog::open(target).map_err(|source| StartError::AccessLog { path, source })
 }
 
+fn pid_file(path: Option<&Path>) -> Result<Option<PidFile>, StartError> {
+    let prepared = path.map(|path| {
+        PidFile::prepare(path).map_err(|source| StartError::PidFile {
+            path: path.to_owned(),
+            source,
+        })
+    });
+    prepared.transpose()
+}
+
 fn access(process: &Process) -> Access {
     Access::new(process.api.as_ref().map_or(&[], |api| &api.tokens))
 }
@@ -392,26 +559,49 @@ fn access(process: &Process) -> Access {
 #[derive(Debug)]
 struct ApiServer {
     address: SocketAddr,
+    /// A duplicate, to be given to another process.
+    socket: std::net::TcpListener,
     _stop: oneshot::Sender<()>,
     _task: JoinHandle<()>,
 }
 
 impl ApiServer {
-    async fn start(api: &settings::Api, shared: &Arc<Shared>) -> Result<ApiServer, StartError> {
+    /// Listens with `inherited`, or with a new socket; accepts once `open` says so.
+    async fn start(
+        api: &settings::Api,
+        inherited: Option<std::net::TcpListener>,
+        shared: &Arc<Shared>,
+        mut open: watch::Receiver<bool>,
+    ) -> Result<ApiServer, StartError> {
         let failed = |source| StartError::Api {
             address: api.listen,
             source,
         };
-        let listener = TcpListener::bind(api.listen).await.map_err(failed)?;
+        let listener = match inherited {
+            Some(socket) => TcpListener::from_std(socket),
+            None => TcpListener::bind(api.listen).await,
+        };
+        let listener = listener.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let (stop, stopped) = oneshot::channel::<()>();
+        let socket = listener.as_fd().try_clone_to_owned().map_err(failed)?;
+        let (stop, mut stopped) = oneshot::channel::<()>();
         let shared: Arc<Shared> = Arc::clone(shared);
-        let task = tokio::spawn(server::serve(listener, shared, async move {
-            // Ends when the sender is dropped.
-            let _dropped = stopped.await;
-        }));
+        let task = tokio::spawn(async move {
+            let opened = tokio::select! {
+                _dropped = &mut stopped => return,
+                opened = open.wait_for(|open| *open) => opened.is_ok(),
+            };
+            if opened {
+                let stop = async move {
+                    // Ends when the sender is dropped.
+                    let _dropped = stopped.await;
+                };
+                server::serve(listener, shared, stop).await;
+            }
+        });
         Ok(ApiServer {
             address,
+            socket: socket.into(),
             _stop: stop,
             _task: task,
         })

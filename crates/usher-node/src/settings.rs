@@ -31,6 +31,8 @@ pub struct Process {
     pub access_log: Option<AccessLog>,
     /// How the process ends.
     pub shutdown: Shutdown,
+    /// A file that holds the id of the process that serves. Default none.
+    pub pid_file: Option<PathBuf>,
     /// When `ready` is said although some endpoint has no verdict yet. Range 1 ms..=10 min,
     /// default 10 s.
     pub ready_timeout: Duration,
@@ -54,6 +56,7 @@ impl Default for Process {
             api: None,
             access_log: Some(AccessLog::default()),
             shutdown: Shutdown::default(),
+            pid_file: None,
             ready_timeout: Duration::from_secs(10),
         }
     }
@@ -117,12 +120,16 @@ pub enum LogTarget {
 pub struct Shutdown {
     /// How long requests and sockets may go on after SIGTERM. Range 0..=24 h, default 30 s.
     pub grace: Duration,
+    /// How long they may go on after another process has taken over. Range 0..=24 h, default
+    /// 10 min: nobody waits for the end of this process then.
+    pub handover_grace: Duration,
 }
 
 impl Default for Shutdown {
     fn default() -> Shutdown {
         Shutdown {
             grace: Duration::from_secs(30),
+            handover_grace: Duration::from_secs(10 * 60),
         }
     }
 }

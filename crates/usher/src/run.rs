@@ -1,10 +1,13 @@
 //! `usher run`: everything that the file names, in the foreground, until a signal ends it.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use usher_node::handover::{Estate, HandoverError, Heir, Predecessor, Program, Successor};
+use usher_node::notify::Notify;
 use usher_node::{Listening, Node, StartError};
 
 use crate::terminal::say;
@@ -19,7 +22,8 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  usher run --config /etc/usher/usher.yaml
 
-SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish.")]
+SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish. SIGUSR2 starts
+the binary at the same path again and hands everything over to it.")]
 pub(crate) struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
@@ -33,10 +37,23 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     start_log();
     gather_entropy();
+    let program = Program::of_this_process();
     let mut file = File::new(&arguments.config);
-    match file.load() {
-        Ok(loaded) => serve(loaded, Some(file), arguments.ready_fd, |_| ()),
-        Err(faults) => faults.ending(),
+    let loaded = match file.load() {
+        Ok(loaded) => loaded,
+        Err(faults) => return faults.ending(),
+    };
+    match Predecessor::meet() {
+        Ok(predecessor) => serve(
+            loaded,
+            Role {
+                file: Some((file, program)),
+                predecessor,
+                ready_fd: arguments.ready_fd,
+            },
+            |_| (),
+        ),
+        Err(error) => Ending::Environment(anyhow!(error)),
     }
 }
 
@@ -48,6 +65,17 @@ fn gather_entropy() {
     let _ = std::thread::Builder::new()
         .name("entropy".to_owned())
         .spawn(gather);
+}
+
+/// What a node is, beside its configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Role {
+    /// The file to be read again, and how to start another process with it. Without, the node never
+    /// changes and is never followed.
+    file: Option<(File, Program)>,
+    /// Who served before, and what it leaves.
+    predecessor: Option<(Predecessor, Estate)>,
+    ready_fd: Option<i32>,
 }
 
 /// Sends the process's own log to stderr. `RUST_LOG` turns it up.
@@ -64,8 +92,7 @@ pub(crate) fn start_log() {
 /// Starts a node, says where it listens and that it is ready, and stays until a signal.
 pub(crate) fn serve(
     loaded: config::Loaded,
-    file: Option<File>,
-    ready_fd: Option<i32>,
+    role: Role,
     announce: impl FnOnce(&[Listening]),
 ) -> Ending {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,26 +102,31 @@ pub(crate) fn serve(
         .context("start the control runtime")
         .map_err(Ending::Environment)
     {
-        Ok(runtime) => runtime.block_on(live(loaded, file, ready_fd, announce)),
+        Ok(runtime) => runtime.block_on(live(loaded, role, announce)),
         Err(ending) => ending,
     }
 }
 
-async fn live(
-    loaded: config::Loaded,
-    mut file: Option<File>,
-    ready_fd: Option<i32>,
-    announce: impl FnOnce(&[Listening]),
-) -> Ending {
-    let signals = Ends::new().and_then(|ends| Ok((ends, signal(SignalKind::hangup())?)));
-    let (mut ends, mut hangup) = match signals.context("listen to signals") {
+async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listening])) -> Ending {
+    let Role {
+        mut file,
+        predecessor,
+        ready_fd,
+    } = role;
+    let mut signals = match Signals::new().context("listen to signals") {
         Ok(signals) => signals,
         Err(error) => return Ending::Environment(error),
     };
+    let notify = Notify::of_environment();
     warn(&loaded);
+    let (mut predecessor, estate) = predecessor.unzip();
+    if let Some(predecessor) = &predecessor {
+        predecessor.starting(loaded.process.ready_timeout);
+    }
     let places = loaded.places.map(|(_, places)| places);
     let version = env!("CARGO_PKG_VERSION");
-    let mut node = match Node::start(loaded.process, loaded.catalog, places, version).await {
+    let started = Node::start(loaded.process, loaded.catalog, places, version, estate);
+    let mut node = match started.await {
         Ok(node) => node,
         Err(error) => return start_failed(error),
     };
@@ -105,30 +137,65 @@ async fn live(
     let mut due = tokio::time::interval(WATCH_INTERVAL);
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ready = false;
-    loop {
+    // While one comes up, the configuration stays as it is: both have to agree on the listeners.
+    let mut successor: Option<Successor> = None;
+    let heir = loop {
         tokio::select! {
             () = node.ready(), if !ready => {
+                if let Some(predecessor) = predecessor.take()
+                    && let Err(error) = take_over(&node, predecessor).await
+                {
+                    return Ending::Environment(anyhow!(error));
+                }
                 ready = true;
+                node.serve();
                 unless_said(say("ready"));
+                notify.ready();
                 if let Some(fd) = ready_fd && let Err(error) = tell_ready(fd) {
                     tracing::warn!(%error, fd, "--ready-fd cannot be written to");
                 }
             }
-            _ = hangup.recv() => {
-                if let Some(file) = &mut file {
+            _ = signals.hangup.recv(), if successor.is_none() => {
+                if let Some((file, _)) = &mut file {
                     file.watch.catch_up();
-                    reload(&mut node, file).await;
+                    reload(&mut node, file, &notify, ready).await;
                 }
             }
-            _ = due.tick() => {
-                if let Some(file) = file.as_mut() && file.watch.settled_change() {
-                    reload(&mut node, file).await;
+            _ = due.tick(), if successor.is_none() => {
+                if let Some((file, _)) = &mut file && file.watch.settled_change() {
+                    reload(&mut node, file, &notify, ready).await;
                 }
             }
-            () = ends.recv() => break,
+            _ = signals.upgrade.recv() => match (&file, &successor) {
+                (None, _) => refuse("there is no configuration file to start another process with"),
+                (Some(_), Some(other)) => refuse(&format!("process {} is coming up", other.pid())),
+                (Some(_), None) if !ready => refuse("this process is not ready itself"),
+                (Some((_, program)), None) => successor = hand_over(&node, program).await,
+            },
+            settled = settled(&mut successor) => {
+                successor = None;
+                match settled {
+                    Ok(heir) => break Some(heir),
+                    Err(error) => failed(error),
+                }
+            }
+            () = signals.ends.recv() => {
+                let Some(mut called_off) = successor.take() else { break None };
+                called_off.call_off();
+                // It may have been too late for that.
+                let heir = called_off.settled().await.ok();
+                signals.ended = heir.is_some();
+                break heir;
+            }
+        }
+    };
+    match heir {
+        Some(heir) => leave(node, heir, signals, &notify).await,
+        None => {
+            notify.stopping();
+            node.stop(signals.ends.recv()).await;
         }
     }
-    node.stop(ends.recv()).await;
     Ending::Done
 }
 
@@ -137,6 +204,66 @@ fn unless_said(said: Result<(), Ending>) {
     if let Err(Ending::Environment(error)) = said {
         tracing::warn!("{error:#}");
     }
+}
+
+/// Takes the place of the process that started this one for it.
+async fn take_over(node: &Node, predecessor: Predecessor) -> Result<(), HandoverError> {
+    node.take_over(&predecessor)?;
+    // It answers at once, unless it is gone; a thread that waits for it has a bound.
+    let _released = tokio::task::spawn_blocking(|| predecessor.released()).await;
+    Ok(())
+}
+
+/// Starts the process that is to take this one's place.
+async fn hand_over(node: &Node, program: &Program) -> Option<Successor> {
+    let started = node.hand_over(program).await;
+    let started = started.inspect(|successor| {
+        tracing::info!("hand-over to process {} begins", successor.pid());
+    });
+    started.map_err(failed).ok()
+}
+
+async fn settled(successor: &mut Option<Successor>) -> Result<Heir, HandoverError> {
+    match successor {
+        Some(successor) => successor.settled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Finishes what has been begun, while another process serves.
+async fn leave(node: Node, heir: Heir, signals: Signals, notify: &Notify) {
+    let Signals {
+        mut ends,
+        mut hangup,
+        mut upgrade,
+        mut ended,
+    } = signals;
+    let pid = heir.pid();
+    notify.followed_by(pid);
+    heir.release();
+    let mut left = pin!(node.leave(&heir, async || {
+        if !std::mem::take(&mut ended) {
+            ends.recv().await;
+        }
+    }));
+    loop {
+        tokio::select! {
+            () = &mut left => return,
+            _ = upgrade.recv() => refuse(&format!("process {pid} serves already")),
+            _ = hangup.recv() => {
+                tracing::info!("no reload: process {pid} serves, with a configuration of its own");
+            }
+        }
+    }
+}
+
+fn refuse(why: &str) {
+    tracing::warn!("hand-over refused: {why}");
+}
+
+fn failed(error: HandoverError) {
+    let error = anyhow!(error);
+    tracing::error!("hand-over failed: {error:#}; this process goes on serving");
 }
 
 /// The configuration file of a running node.
@@ -161,7 +288,18 @@ impl File {
     }
 }
 
-async fn reload(node: &mut Node, file: &mut File) {
+/// Reads the file again, and tells the service manager so if it waits for that.
+async fn reload(node: &mut Node, file: &mut File, notify: &Notify, ready: bool) {
+    if ready {
+        notify.reloading();
+    }
+    take_in(node, file).await;
+    if ready {
+        notify.ready();
+    }
+}
+
+async fn take_in(node: &mut Node, file: &mut File) {
     // Whatever becomes of the configuration: who moved the log waits for it to be let go.
     node.reopen_log();
     // At start somebody may pipe a configuration in; a running node must not wait for a pipe.
@@ -218,6 +356,29 @@ fn tell_ready(fd: i32) -> std::io::Result<()> {
     std::io::Write::write_all(&mut out, b"ready\n")
 }
 
+/// The signals that the process listens to.
+struct Signals {
+    ends: Ends,
+    hangup: Signal,
+    upgrade: Signal,
+    /// One that ends the process came already.
+    ended: bool,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            ends: Ends {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            },
+            hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+            ended: false,
+        })
+    }
+}
+
 /// The signals that end the process.
 struct Ends {
     terminate: Signal,
@@ -225,13 +386,6 @@ struct Ends {
 }
 
 impl Ends {
-    fn new() -> std::io::Result<Ends> {
-        Ok(Ends {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
     async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

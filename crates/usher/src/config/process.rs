@@ -11,7 +11,7 @@ use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbui
 use usher_core::catalog::Node;
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::tls::KeyPair;
-use usher_node::settings::{AccessLog, Api, LogTarget, Process, Seal};
+use usher_node::settings::{AccessLog, Api, LogTarget, Process, Seal, Shutdown};
 
 use super::quantity::{bytes, duration, network, socket};
 
@@ -30,6 +30,7 @@ pub(super) static ROOT: Shape = Shape {
         built("shutdown"),
         built("access_log"),
         built("geo"),
+        built("pid_file"),
         built("zones"),
         built("monitors"),
         built("monitor_groups"),
@@ -44,7 +45,6 @@ pub(super) static ROOT: Shape = Shape {
         unbuilt("notifications", &["false"]),
         unbuilt("waiting_rooms", &[]),
         unbuilt("browsers", &[]),
-        unbuilt("pid_file", &[]),
     ],
 };
 
@@ -132,7 +132,7 @@ static HEALTH: Shape = Shape {
 
 static SHUTDOWN: Shape = Shape {
     name: "shutdown",
-    keys: &[built("grace"), unbuilt("handover_grace", &[])],
+    keys: &[built("grace"), built("handover_grace")],
 };
 
 static ACCESS_LOG: Shape = Shape {
@@ -212,11 +212,18 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
         process.ready_timeout = timeout.unwrap_or(process.ready_timeout);
     }
     if let Some(shutdown) = section("shutdown", &SHUTDOWN) {
-        let grace = shutdown
-            .get("grace")
-            .and_then(|value| duration(&value, Duration::ZERO..=DAY));
-        process.shutdown.grace = grace.unwrap_or(process.shutdown.grace);
+        let Shutdown {
+            grace,
+            handover_grace,
+        } = &mut process.shutdown;
+        for (key, into) in [("grace", grace), ("handover_grace", handover_grace)] {
+            let found = shutdown
+                .get(key)
+                .and_then(|value| duration(&value, Duration::ZERO..=DAY));
+            *into = found.unwrap_or(*into);
+        }
     }
+    process.pid_file = root.get("pid_file").and_then(|file| path(&file, folder));
     if let Some(log) = root.get("access_log") {
         process.access_log = read_access_log(&log, folder);
     }

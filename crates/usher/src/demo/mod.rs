@@ -57,7 +57,7 @@ pub(crate) fn demo(arguments: &Arguments) -> Ending {
         variable: &|_| None,
     };
     match config::load_text(&text, &source) {
-        Ok(loaded) => run::serve(loaded, None, None, |listening| {
+        Ok(loaded) => run::serve(loaded, run::Role::default(), |listening| {
             announce(listening, blue, green);
         }),
         Err(findings) => {
