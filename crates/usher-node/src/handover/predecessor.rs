@@ -68,7 +68,7 @@ impl Predecessor {
     }
 }
 
-fn estate(line: &Line) -> Result<Estate, HandoverError> {
+pub(super) fn estate(line: &Line) -> Result<Estate, HandoverError> {
     let mut estate = Estate::default();
     let mut greeted = false;
     let mut unread = 0;

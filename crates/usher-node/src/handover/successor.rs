@@ -129,7 +129,14 @@ fn settle(call: &Call, child: &mut Child, estate: &Estate) -> Result<Vec<usize>,
         Ok(Answer::Ended) => None,
         Ok(Answer::Late) => Some(HandoverError::Late),
         // Who ends early breaks the line; why it ended says more.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+            ) =>
+        {
+            None
+        }
         Err(error) => Some(HandoverError::Line(error)),
     };
     call.line.hang_up();
@@ -205,5 +212,76 @@ fn answer(line: &Line) -> io::Result<Answer> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines() -> (Line, Line) {
+        let (ours, theirs) = Line::pair().expect("a pair");
+        (ours, Line::of(theirs))
+    }
+
+    #[test]
+    fn who_is_late_cannot_become_ready_any_more() {
+        let (ours, theirs) = lines();
+        ours.bound(Duration::from_millis(10)).expect("bounded");
+        assert!(matches!(answer(&ours), Ok(Answer::Late)));
+        assert!(theirs.send("ready 0", &[]).is_err());
+    }
+
+    #[test]
+    fn words_of_another_version_are_passed_over() {
+        let (ours, theirs) = lines();
+        for word in ["starting 10", "warming 3", "starting soon", "ready 2 x 0"] {
+            theirs.send(word, &[]).expect("sent");
+        }
+        assert!(matches!(answer(&ours), Ok(Answer::Ready(taken)) if taken == [2, 0]));
+    }
+
+    #[test]
+    fn many_sockets_and_verdicts_take_several_packets() {
+        use std::net::TcpListener;
+
+        use usher_core::engine::Known;
+        use usher_core::health::{FailureReason, Standing};
+        use usher_core::id::{Id, Kind};
+
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let wanted = socket.local_addr().expect("bound");
+        let sockets = (0..2 * DESCRIPTORS_MAX + 1).map(|_| socket.try_clone().expect("a clone"));
+        let known = |number: usize| Known {
+            endpoint: Id::derive("default", Kind::Endpoint, &number.to_string()),
+            monitor: Id::derive("default", Kind::Monitor, "web"),
+            kind: "tcp",
+            probe: 7,
+            standing: Standing::Up { fails: 1 },
+            last: None,
+            failure: FailureReason::None,
+            due_in: None,
+        };
+        let estate = Estate {
+            listeners: vec![Bequest {
+                number: 3,
+                part: crate::listeners::Part::Https,
+                wanted,
+                sockets: sockets.collect(),
+            }],
+            known: (0..5000).map(known).collect(),
+        };
+        let (ours, theirs) = lines();
+        let given = thread::scope(|scope| {
+            let taken = scope.spawn(|| super::super::predecessor::estate(&theirs));
+            give(&ours, &estate).expect("given");
+            taken.join().expect("no panic").expect("taken")
+        });
+        let [listener] = &given.listeners[..] else {
+            panic!("one listener: {:?}", given.listeners)
+        };
+        assert_eq!((listener.number, listener.wanted), (3, wanted));
+        assert_eq!(listener.sockets.len(), 2 * DESCRIPTORS_MAX + 1);
+        assert_eq!(given.known, estate.known);
     }
 }

@@ -22,6 +22,7 @@ mod explain;
 mod failover;
 mod forwarding;
 mod geo;
+mod handover;
 mod health;
 mod hostile;
 mod http2;

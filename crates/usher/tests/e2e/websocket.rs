@@ -1,56 +1,17 @@
 //! WebSockets through the front: frames are the ends' own business, the handshake is ours.
 
-use std::net::TcpStream;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocket};
-use tokio_tungstenite::tungstenite::{Error, Message, accept_hdr, client};
+use tokio_tungstenite::tungstenite::{Error, Message, client};
 
 use crate::support::config::HOST;
-use crate::support::endpoint::Visit;
+use crate::support::websocket::{echo, open};
 use crate::support::{Config, Endpoint, PATIENCE, Usher, Wire, eventually};
-
-/// Sends every message back; takes the subprotocol `chat` when it is offered.
-fn echo(visit: &mut Visit) {
-    #[expect(
-        clippy::result_large_err,
-        reason = "the shape that the library asks for"
-    )]
-    fn answer(
-        request: &Request,
-        mut response: Response,
-    ) -> Result<Response, tokio_tungstenite::tungstenite::handshake::server::ErrorResponse> {
-        if request
-            .headers()
-            .get("sec-websocket-protocol")
-            .is_some_and(|offer| offer == "chat")
-        {
-            response
-                .headers_mut()
-                .insert("sec-websocket-protocol", "chat".parse().unwrap());
-        }
-        Ok(response)
-    }
-    let Ok(mut socket) = accept_hdr(visit.take_socket(), answer) else {
-        return;
-    };
-    loop {
-        match socket.read() {
-            Ok(message) if message.is_text() || message.is_binary() => {
-                if socket.send(message).is_err() {
-                    return;
-                }
-            }
-            Ok(_) => {} // the library answers pings and closes itself
-            Err(_) => return,
-        }
-    }
-}
 
 fn serving(timeouts: &[(&str, &str)]) -> (Endpoint, Usher) {
     let endpoint = Endpoint::scripted(echo);
@@ -60,13 +21,6 @@ fn serving(timeouts: &[(&str, &str)]) -> (Endpoint, Usher) {
     );
     let usher = Usher::start(&config);
     (endpoint, usher)
-}
-
-fn open(usher: &Usher) -> WebSocket<TcpStream> {
-    let socket = usher.connect().socket();
-    let (socket, response) = client(format!("ws://{HOST}/socket"), socket).unwrap();
-    assert_eq!(response.status(), 101);
-    socket
 }
 
 #[test]

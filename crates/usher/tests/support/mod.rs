@@ -11,9 +11,11 @@ pub mod api;
 pub mod config;
 pub mod endpoint;
 pub mod http2;
+pub mod load;
 pub mod message;
 pub mod process;
 pub mod tls;
+pub mod websocket;
 pub mod wire;
 
 use std::time::{Duration, Instant};

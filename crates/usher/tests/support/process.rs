@@ -1,7 +1,8 @@
-//! The real binary in a folder of its own: started, asked, reloaded, stopped.
+//! The real binary in a folder of its own: started, asked, reloaded, handed over, stopped.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -9,7 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitid,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -79,9 +84,69 @@ pub fn binary() -> PathBuf {
     std::env::var_os("USHER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_usher").into(), PathBuf::from)
 }
 
+/// A process, held so that its id cannot become that of another one.
+pub struct Process {
+    pid: Pid,
+    held: OwnedFd,
+}
+
+impl Process {
+    fn of(pid: Pid) -> Self {
+        let held = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        Self { pid, held }
+    }
+
+    /// One by its number.
+    pub fn numbered(pid: u32) -> Self {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        Self::of(pid.expect("a process id"))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.held, signal); // it may have ended
+    }
+
+    /// True once it has ended.
+    pub fn is_over(&self) -> bool {
+        self.ends_within(0)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) {
+        let patience = i64::try_from(PATIENCE.as_secs()).unwrap();
+        assert!(self.ends_within(patience), "process {} goes on", self.pid());
+    }
+
+    /// Waits for its end, and tells its exit code. For one whose parent has ended.
+    pub fn code(&self) -> i32 {
+        self.wait();
+        let ended = waitid(WaitId::PidFd(self.held.as_fd()), WaitIdOptions::EXITED).unwrap();
+        ended
+            .and_then(|ended| ended.exit_status())
+            .expect("an exit code")
+    }
+
+    fn ends_within(&self, seconds: i64) -> bool {
+        let timeout = rustix::event::Timespec {
+            tv_sec: seconds,
+            tv_nsec: 0,
+        };
+        let mut ends = [PollFd::new(&self.held, PollFlags::IN)];
+        poll(&mut ends, Some(&timeout)).unwrap() > 0
+    }
+}
+
 /// A running `usher run`. Killed when dropped.
 pub struct Usher {
     child: Child,
+    /// The process that serves, which after a hand-over is not the child.
+    serving: Process,
+    /// Those before it.
+    before: Vec<Process>,
     folder: Folder,
     /// Kind (`http`, `https`, `api`) and address of each listener.
     listeners: Vec<(String, SocketAddr)>,
@@ -105,16 +170,24 @@ impl Usher {
 
     /// Any command that serves until it is stopped.
     pub fn start_command(folder: Folder, args: &[&str]) -> Self {
-        let mut child = folder
-            .command(args)
+        let command = folder.command(args);
+        Self::spawn(folder, command)
+    }
+
+    /// A command of that folder which serves until it is stopped.
+    pub fn spawn(folder: Folder, mut command: Command) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let stdout = Mutex::new(lines_of(child.stdout.take().unwrap()));
         let stderr = text_of(child.stderr.take().unwrap());
+        let serving = Process::of(Pid::from_child(&child));
         let mut usher = Self {
             child,
+            serving,
+            before: Vec::new(),
             folder,
             listeners: Vec::new(),
             stderr,
@@ -151,8 +224,57 @@ impl Usher {
             .1
     }
 
+    /// All listeners of that kind.
+    pub fn listeners(&self, kind: &str) -> Vec<SocketAddr> {
+        let of_kind = self.listeners.iter().filter(|(found, _)| found == kind);
+        of_kind.map(|(_, address)| *address).collect()
+    }
+
+    /// Id of the process that serves.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.serving.pid()
+    }
+
+    /// Starts another process to follow this one, waits until it serves, and gives the one that
+    /// served before. The configuration has to name `usher.pid`.
+    pub fn hand_over(&mut self) -> &Process {
+        // So that those whose parents end are waited for here.
+        set_child_subreaper(Some(getpid())).unwrap();
+        let listeners = std::mem::take(&mut self.listeners);
+        self.signal(Signal::USR2);
+        self.wait_ready();
+        assert_eq!(self.listeners, listeners);
+        let follower = Process::numbered(self.pid_file().expect("a process that serves"));
+        assert_ne!(follower.pid(), self.pid());
+        self.before
+            .push(std::mem::replace(&mut self.serving, follower));
+        self.before.last().expect("just pushed")
+    }
+
+    /// What `usher.pid` holds.
+    pub fn pid_file(&self) -> Option<u32> {
+        let text = std::fs::read_to_string(self.path("usher.pid")).ok()?;
+        Some(text.trim().parse().expect("a number"))
+    }
+
+    /// The process that serves.
+    pub fn serving(&self) -> &Process {
+        &self.serving
+    }
+
+    /// The processes that served before it, oldest first.
+    pub fn before(&self) -> &[Process] {
+        &self.before
+    }
+
+    /// Waits for a line on stderr that holds the text, and gives what follows it there.
+    pub fn wait_stderr(&self, text: &str) -> String {
+        eventually(&format!("{text:?} on stderr"), || {
+            let stderr = self.stderr();
+            let at = stderr.find(text)? + text.len();
+            let end = stderr[at..].find('\n')?;
+            Some(stderr[at..at + end].to_owned())
+        })
     }
 
     /// A new connection to the plain listener.
@@ -189,8 +311,7 @@ impl Usher {
     }
 
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
+        self.serving.signal(signal);
     }
 
     /// Writes the configuration and waits until it was taken.
@@ -224,13 +345,13 @@ impl Usher {
         })
     }
 
-    /// SIGTERM, and how it ended.
+    /// SIGTERM, and how it ended. Not after a hand-over.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the end of the process that was started first.
     pub fn wait(&mut self) -> ExitStatus {
         eventually("the end of usher", || self.child.try_wait().unwrap())
     }
@@ -258,6 +379,10 @@ impl Usher {
 
 impl Drop for Usher {
     fn drop(&mut self) {
+        self.before
+            .iter()
+            .for_each(|process| process.signal(Signal::KILL));
+        self.serving.signal(Signal::KILL);
         let _ = self.child.kill(); // it may have ended in the test
         let _ = self.child.wait();
         if thread::panicking() {
