@@ -5,6 +5,7 @@ mod kit;
 
 mod drain;
 mod frames;
+mod handover;
 mod h2_hostile;
 mod h2_traffic;
 mod limits;

@@ -154,10 +154,10 @@ fn many_curls_are_shared_out_by_weight() {
 }
 
 /// wrk over some seconds, with its report.
-struct Wrk(Child);
+pub struct Wrk(Child);
 
 impl Wrk {
-    fn start(address: SocketAddr, seconds: u32) -> Self {
+    pub fn start(address: SocketAddr, seconds: u32) -> Self {
         let child = Command::new("wrk")
             .args(["--threads", "1", "--connections", "16", "--timeout", "10s"])
             .args([
@@ -174,7 +174,7 @@ impl Wrk {
         Self(child)
     }
 
-    fn is_finished(&mut self) -> bool {
+    pub fn is_finished(&mut self) -> bool {
         self.0.try_wait().unwrap().is_some()
     }
 
@@ -183,7 +183,7 @@ impl Wrk {
     }
 
     /// The number of requests, of which none may have failed.
-    fn finish(self) -> u64 {
+    pub fn finish(self) -> u64 {
         let output = self.0.wait_with_output().unwrap();
         let report = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{report}");

@@ -7,24 +7,17 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::json;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::WebSocket;
 
 use crate::support::config::HOST;
 use crate::support::load::Client;
 use crate::support::process::{Folder, Process};
 use crate::support::tls::Authority;
-use crate::support::websocket::{echo, open};
+use crate::support::websocket::{echo, echoes, open};
 use crate::support::{Config, Endpoint, PATIENCE, Usher, Wire, eventually};
 
 /// A configuration that can be handed over.
 fn followed(config: Config) -> Config {
     config.set(&["pid_file"], json!("usher.pid"))
-}
-
-fn echoes(socket: &mut WebSocket<std::net::TcpStream>) {
-    socket.send(Message::text("still there")).unwrap();
-    assert_eq!(socket.read().unwrap(), Message::text("still there"));
 }
 
 #[test]

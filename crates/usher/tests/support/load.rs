@@ -14,6 +14,9 @@ use super::http2;
 use super::tls::Authority;
 use super::wire::Wire;
 
+/// What they ask for.
+const PATH: &str = "/small";
+
 /// What clients have in common.
 struct Count {
     answered: AtomicUsize,
@@ -58,7 +61,7 @@ impl Client {
             while count.goes_on() {
                 let mut wire = connect();
                 let answer = wire.exchange(format!(
-                    "GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
+                    "GET {PATH} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
                 ));
                 assert_eq!(answer.status(), 200, "{answer:?}");
                 wire.expect_end();
@@ -73,7 +76,7 @@ impl Client {
             while count.goes_on() {
                 let mut wire = connect();
                 loop {
-                    let answer = wire.get(HOST, "/");
+                    let answer = wire.get(HOST, PATH);
                     assert_eq!(answer.status(), 200, "{answer:?}");
                     count.one();
                     if answer.names("connection", "close") {
@@ -102,7 +105,7 @@ impl Client {
                         None => http2::Client::plain(address).await,
                     };
                     let scheme = if authority.is_some() { "https" } else { "http" };
-                    let url = format!("{scheme}://{HOST}/");
+                    let url = format!("{scheme}://{HOST}{PATH}");
                     // Several at once, each on streams of its own.
                     let one = || until_away(&client.0, &url, count);
                     tokio::join!(one(), one(), one(), one());
@@ -111,13 +114,22 @@ impl Client {
         })
     }
 
+    /// What kind it is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many requests were answered so far.
+    pub fn answered(&self) -> usize {
+        self.count.answered.load(Ordering::SeqCst)
+    }
+
     /// Waits until so many more requests are answered.
     pub fn wait_answers(&self, more: usize) {
-        let answered = || self.count.answered.load(Ordering::SeqCst);
-        let wanted = answered() + more;
+        let wanted = self.answered() + more;
         eventually(&format!("{more} answers for {}", self.name), || {
             assert!(!self.thread.is_finished(), "{} has failed", self.name);
-            (answered() >= wanted).then_some(())
+            (self.answered() >= wanted).then_some(())
         });
     }
 

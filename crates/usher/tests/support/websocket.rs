@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::protocol::WebSocket;
-use tokio_tungstenite::tungstenite::{accept_hdr, client};
+use tokio_tungstenite::tungstenite::{Message, accept_hdr, client};
 
 use super::config::HOST;
 use super::endpoint::Visit;
@@ -46,8 +46,19 @@ pub fn echo(visit: &mut Visit) {
 
 /// A WebSocket to [`HOST`], opened.
 pub fn open(usher: &Usher) -> WebSocket<TcpStream> {
+    open_at(usher, HOST)
+}
+
+/// A WebSocket to this host, opened.
+pub fn open_at(usher: &Usher, host: &str) -> WebSocket<TcpStream> {
     let socket = usher.connect().socket();
-    let (socket, response) = client(format!("ws://{HOST}/socket"), socket).unwrap();
+    let (socket, response) = client(format!("ws://{host}/socket"), socket).unwrap();
     assert_eq!(response.status(), 101);
     socket
+}
+
+/// Sends a message and insists on having it back.
+pub fn echoes(socket: &mut WebSocket<TcpStream>) {
+    socket.send(Message::text("still there")).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text("still there"));
 }
