@@ -130,6 +130,25 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// What another process knew: good until an answer, or several failures in a row, says else.
+    #[must_use]
+    pub fn known(table: impl IntoIterator<Item = (String, Vec<IpAddr>)>) -> Addresses {
+        let table = table.into_iter();
+        let table = table.map(|(host, addresses)| (host, addresses.into()));
+        Addresses {
+            table: ArcSwap::from_pointee(table.collect()),
+        }
+    }
+
+    /// Every name that has addresses, with them.
+    #[must_use]
+    pub fn all(&self) -> Vec<(String, Vec<IpAddr>)> {
+        let table = self.table.load();
+        let all = table.iter();
+        all.map(|(host, addresses)| (host.clone(), addresses.to_vec()))
+            .collect()
+    }
+
     /// The addresses of `host` (lower case) in order of preference, or `None` while there are none.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<Arc<[IpAddr]>> {
@@ -173,9 +192,17 @@ pub async fn run(
                 let wanted = hosts.borrow_and_update().clone();
                 forget_unwanted(&mut names, &wanted, &addresses);
                 for host in wanted {
-                    names.entry(host).or_insert_with_key(|host| {
-                        Name::new(ask(&mut questions, &lookup, host, Duration::ZERO))
-                    });
+                    if names.contains_key(&host) {
+                        continue;
+                    }
+                    let question = ask(&mut questions, &lookup, &host, Duration::ZERO);
+                    let resolvable = addresses.of(&host).map(|_| true);
+                    names.insert(host.clone(), Name::new(question, resolvable));
+                    if resolvable.is_some()
+                        && changes.send(Resolution { host, resolvable: true }).await.is_err()
+                    {
+                        return;
+                    }
                 }
             }
             Some(done) = questions.join_next_with_id() => {
@@ -205,10 +232,10 @@ struct Name {
 }
 
 impl Name {
-    fn new(question: AbortHandle) -> Name {
+    fn new(question: AbortHandle, resolvable: Option<bool>) -> Name {
         Name {
             question,
-            resolvable: None,
+            resolvable,
             failures: 0,
         }
     }
@@ -262,17 +289,16 @@ fn forget_unwanted(
     wanted: &BTreeSet<String>,
     addresses: &Addresses,
 ) {
-    let mut gone = Vec::new();
     names.retain(|host, name| {
         let keep = wanted.contains(host);
         if !keep {
             name.question.abort();
-            gone.push(host.clone());
         }
         keep
     });
-    if !gone.is_empty() {
-        addresses.change(|table| table.retain(|host, _| !gone.contains(host)));
+    let unwanted = |host: &String| !wanted.contains(host);
+    if addresses.table.load().keys().any(unwanted) {
+        addresses.change(|table| table.retain(|host, _| wanted.contains(host)));
     }
 }
 
@@ -299,6 +325,23 @@ mod tests {
         }
         assert!(start.elapsed() >= REFRESH * 2, "{:?}", start.elapsed());
         assert!(node.changes.try_recv().is_err(), "nothing changed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_known_before_holds_until_failures_in_a_row() {
+        let known = ["a.example.com", "gone.example.com"];
+        let known = known.map(|host| (host.to_owned(), vec![ip(1)]));
+        let mut node = node_with(Addresses::known(known), ["a.example.com"], |_| Err(()));
+        assert_eq!(node.next().await, ("a.example.com".into(), true));
+        let left = [("a.example.com".to_owned(), vec![ip(1)])];
+        assert_eq!(
+            node.addresses.all(),
+            left,
+            "what is not wanted is forgotten"
+        );
+        assert_eq!(node.next().await, ("a.example.com".into(), false));
+        assert_eq!(node.asked.load(Ordering::Relaxed), FAILURES_MAX as usize);
+        assert_eq!(node.addresses.all(), []);
     }
 
     #[tokio::test(start_paused = true)]
@@ -436,9 +479,18 @@ mod tests {
         hosts: [&str; N],
         script: impl Fn(usize) -> Result<Vec<IpAddr>, ()> + Send + Sync + 'static,
     ) -> Node {
+        node_with(Addresses::default(), hosts, script)
+    }
+
+    /// The same where something is known before.
+    fn node_with<const N: usize>(
+        addresses: Addresses,
+        hosts: [&str; N],
+        script: impl Fn(usize) -> Result<Vec<IpAddr>, ()> + Send + Sync + 'static,
+    ) -> Node {
         let (hosts, wanted) = watch::channel(set(hosts));
         let (sender, changes) = mpsc::channel(8);
-        let addresses = Arc::new(Addresses::default());
+        let addresses = Arc::new(addresses);
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let lookup = Lookup::with(move |_| {

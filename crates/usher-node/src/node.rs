@@ -134,7 +134,11 @@ impl Node {
         let workers = thread::available_parallelism().map_or(1, usize::from);
 
         let follows = estate.is_some();
-        let Estate { listeners, known } = estate.unwrap_or_default();
+        let Estate {
+            listeners,
+            known,
+            addresses,
+        } = estate.unwrap_or_default();
         let (of_api, of_front): (Vec<_>, Vec<_>) = listeners
             .into_iter()
             .partition(|bequest| bequest.part == Part::Api);
@@ -152,7 +156,7 @@ impl Node {
         };
 
         tell(places.as_deref());
-        let addresses = Arc::new(Addresses::default());
+        let addresses = Arc::new(Addresses::known(addresses));
         let plane = Plane::new(Parts {
             snapshot,
             settings: front_settings(&process),
@@ -291,7 +295,13 @@ impl Node {
         // The engine ends only with this node.
         let _ended = self.questions.send(tell).await;
         let known = known.await.unwrap_or_default();
-        Successor::start(program, Estate { listeners, known })
+        let addresses = self.plane.addresses().all();
+        let estate = Estate {
+            listeners,
+            known,
+            addresses,
+        };
+        Successor::start(program, estate)
     }
 
     /// Leaves new connections to `heir`, lets requests and sockets finish up to

@@ -5,9 +5,9 @@ mod kit;
 
 mod drain;
 mod frames;
-mod handover;
 mod h2_hostile;
 mod h2_traffic;
+mod handover;
 mod limits;
 mod reload;
 mod seen;

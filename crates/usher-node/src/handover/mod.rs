@@ -20,7 +20,7 @@ mod successor;
 mod verdict;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -47,6 +47,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Estate {
     pub(crate) listeners: Vec<Bequest>,
     pub(crate) known: Vec<Known>,
+    /// Of endpoints that are hostnames: a name server that is silent at the wrong moment must not
+    /// take them out of service.
+    pub(crate) addresses: Vec<(String, Vec<IpAddr>)>,
 }
 
 /// A listener that another process opened.

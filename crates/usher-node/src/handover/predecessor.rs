@@ -116,6 +116,16 @@ pub(super) fn estate(line: &Line) -> Result<Estate, HandoverError> {
                     }
                 }
             }
+            "addresses" => {
+                for line in lines {
+                    let mut fields = line.split('\t');
+                    let host = fields.next().unwrap_or_default().to_owned();
+                    let addresses: Vec<_> = fields.filter_map(|ip| ip.parse().ok()).collect();
+                    if !addresses.is_empty() {
+                        estate.addresses.push((host, addresses));
+                    }
+                }
+            }
             "end" => break,
             _ => {}
         }

@@ -71,7 +71,12 @@ impl Successor {
                 call: of_thread,
             }));
             if follows && let Ok(status) = child.wait() {
-                tracing::info!(pid, %status, "the process that followed this one has ended");
+                let ended = "the process that followed this one has ended";
+                if status.success() {
+                    tracing::info!(pid, "{ended}");
+                } else {
+                    tracing::error!(pid, %status, "{ended}");
+                }
             }
         });
         spawned.map_err(start)?;
@@ -164,18 +169,27 @@ fn give(line: &Line, estate: &Estate) -> io::Result<()> {
         let mut pieces = descriptors.chunks(DESCRIPTORS_MAX);
         pieces.try_for_each(|piece| line.send(&packet, piece))?;
     }
-    let mut packet = String::from("known");
-    for known in &estate.known {
-        let line_of_text = verdict::write(known);
-        if packet.len() + 1 + line_of_text.len() > PACKET_MAX {
+    list(line, "known", estate.known.iter().map(verdict::write))?;
+    let addresses = estate.addresses.iter().map(|(host, addresses)| {
+        let addresses = addresses.iter().map(|address| format!("\t{address}"));
+        format!("{host}{}", addresses.collect::<String>())
+    });
+    list(line, "addresses", addresses)?;
+    line.send("end", &[])
+}
+
+/// Sends lines under a word that says what they are, as many packets as it takes.
+fn list(line: &Line, word: &str, lines: impl Iterator<Item = String>) -> io::Result<()> {
+    let mut packet = word.to_owned();
+    for text in lines {
+        if packet.len() + 1 + text.len() > PACKET_MAX {
             line.send(&packet, &[])?;
-            packet.truncate("known".len());
+            packet.truncate(word.len());
         }
         packet.push('\n');
-        packet.push_str(&line_of_text);
+        packet.push_str(&text);
     }
-    line.send(&packet, &[])?;
-    line.send("end", &[])
+    line.send(&packet, &[])
 }
 
 enum Answer {
@@ -270,6 +284,10 @@ mod tests {
                 sockets: sockets.collect(),
             }],
             known: (0..5000).map(known).collect(),
+            addresses: vec![(
+                "a.example.com".to_owned(),
+                vec![wanted.ip(), [192, 0, 2, 1].into()],
+            )],
         };
         let (ours, theirs) = lines();
         let given = thread::scope(|scope| {
@@ -283,5 +301,6 @@ mod tests {
         assert_eq!((listener.number, listener.wanted), (3, wanted));
         assert_eq!(listener.sockets.len(), 2 * DESCRIPTORS_MAX + 1);
         assert_eq!(given.known, estate.known);
+        assert_eq!(given.addresses, estate.addresses);
     }
 }

@@ -91,7 +91,8 @@ fn everything_of_the_process_is_read() {
         "timeouts": {"client_header": "1ms", "client_body_idle": "2s", "keep_alive": "3s",
                      "tls_handshake": "4s", "connect": "5s", "response_header": "1m",
                      "body_idle": "1h", "upstream_keep_alive": "1d"},
-        "health": {"ready_timeout": "250ms"}, "shutdown": {"grace": "0s"},
+        "health": {"ready_timeout": "250ms"},
+        "shutdown": {"grace": "0s", "handover_grace": "1h"}, "pid_file": "run/usher.pid",
         "access_log": {"path": "log/access.json", "query_strings": true}
     }"#;
     let Loaded { process, .. } = load_in(Path::new("/etc/usher"), text).expect("JSON is YAML");
@@ -128,6 +129,11 @@ fn everything_of_the_process_is_read() {
     );
     assert_eq!(process.ready_timeout, Duration::from_millis(250));
     assert_eq!(process.shutdown.grace, Duration::ZERO);
+    assert_eq!(process.shutdown.handover_grace, Duration::from_secs(3600));
+    assert_eq!(
+        process.pid_file.as_deref(),
+        Some(Path::new("/etc/usher/run/usher.pid"))
+    );
     let log = process.access_log.expect("a log");
     assert_eq!(
         log.target,
