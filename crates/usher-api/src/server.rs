@@ -118,6 +118,7 @@ pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Out
             (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
+            biased;
             () = &mut stop => return,
             accepted = accepted => accepted,
         };

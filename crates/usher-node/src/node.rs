@@ -310,15 +310,20 @@ impl Node {
     pub async fn leave(mut self, heir: &Heir, mut hurry: impl AsyncFnMut()) {
         self.pid_file.iter_mut().for_each(PidFile::leave);
         self.shared.begin_stop();
-        self.api = None;
         let settings::Shutdown {
             grace,
             handover_grace,
         } = self.process.shutdown;
         let taken = self.listeners.numbered(|number| heir.listens(number));
+        let drained = self.front.drain_beside(&taken, handover_grace).await;
+        if let Some(api) = self.api.take() {
+            api.close().await;
+        }
+        // From here on every new connection is the other's.
+        heir.release();
         let open = || self.plane.ledger().connections();
         tracing::info!(
-            "process {} serves: {} connections here are still open, up to {handover_grace:?}",
+            "process {} serves from now on; {} connections open here, up to {handover_grace:?}",
             heir.pid(),
             open()
         );
@@ -329,7 +334,7 @@ impl Node {
             let _again = timeout(grace, hurry()).await;
         };
         let cut = tokio::select! {
-            cut = self.front.drain_beside(&taken, handover_grace) => cut,
+            cut = drained => cut,
             () = hurried => open(),
         };
         match cut {
@@ -571,11 +576,18 @@ struct ApiServer {
     address: SocketAddr,
     /// A duplicate, to be given to another process.
     socket: std::net::TcpListener,
-    _stop: oneshot::Sender<()>,
-    _task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl ApiServer {
+    /// Closes the listener. Connections go on.
+    async fn close(self) {
+        drop(self.stop);
+        // One that panicked has closed it, too.
+        let _ = self.task.await;
+    }
+
     /// Listens with `inherited`, or with a new socket; accepts once `open` says so.
     async fn start(
         api: &settings::Api,
@@ -612,8 +624,8 @@ impl ApiServer {
         Ok(ApiServer {
             address,
             socket: socket.into(),
-            _stop: stop,
-            _task: task,
+            stop,
+            task,
         })
     }
 }

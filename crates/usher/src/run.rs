@@ -240,7 +240,6 @@ async fn leave(node: Node, heir: Heir, signals: Signals, notify: &Notify) {
     } = signals;
     let pid = heir.pid();
     notify.followed_by(pid);
-    heir.release();
     let mut left = pin!(node.leave(&heir, async || {
         if !std::mem::take(&mut ended) {
             ends.recv().await;

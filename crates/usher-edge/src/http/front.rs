@@ -256,71 +256,68 @@ impl Front {
     /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
     /// Done when none is left. How many were cut. Does nothing for a listener that is gone already.
     pub async fn unlisten(&self, id: ListenerId, grace: Duration) -> usize {
-        self.close(id, Queue::Take, grace).await
-    }
-
-    async fn close(&self, id: ListenerId, queue: Queue, grace: Duration) -> usize {
-        let Some(Listener {
-            guests, sockets, ..
-        }) = self.listeners().remove(&id)
-        else {
-            return 0;
-        };
-        drop(sockets);
-        let mut closing = Vec::new();
-        for hand in &self.hands {
-            let (closed, wait) = oneshot::channel();
-            hand.give(Order::Close { id, queue, closed });
-            closing.push(wait);
-        }
-        for closed in closing {
-            // A worker that has ended has closed its socket too.
-            let _ = closed.await;
-        }
-        let _ = timeout(grace, guests.all_left()).await;
-        let cut = guests.open();
-        self.hands
-            .iter()
-            .for_each(|hand| hand.give(Order::Cut { id }));
-        guests.all_left().await;
-        cut
+        self.close([(id, Queue::Take)], grace).await.await
     }
 
     /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left. How
     /// many were cut.
     pub async fn drain(&self, grace: Duration) -> usize {
-        self.drain_beside(&[], grace).await
+        self.drain_beside(&[], grace).await.await
     }
 
     /// The same beside another process that has the sockets of the listeners `taken`: what waits in
-    /// their queues is left to it.
-    pub async fn drain_beside(&self, taken: &[ListenerId], grace: Duration) -> usize {
-        let close = |Listening { id, .. }: Listening| {
+    /// their queues is left to it. Done when nothing is accepted here any more; the drain goes on in
+    /// what it gives.
+    pub async fn drain_beside(
+        &self,
+        taken: &[ListenerId],
+        grace: Duration,
+    ) -> impl Future<Output = usize> {
+        let all = self.listening().into_iter().map(|Listening { id, .. }| {
             let queue = if taken.contains(&id) {
                 Queue::Leave
             } else {
                 Queue::Take
             };
-            Box::pin(self.close(id, queue, grace))
-        };
-        let mut cut = 0;
-        let mut going: Vec<_> = self.listening().into_iter().map(close).collect();
-        // All at once: the grace is one, however many listeners there are.
-        std::future::poll_fn(|cx| {
-            going.retain_mut(|one| match one.as_mut().poll(cx) {
-                std::task::Poll::Ready(some) => {
-                    cut += some;
-                    false
-                }
-                std::task::Poll::Pending => true,
-            });
-            if going.is_empty() {
-                std::task::Poll::Ready(cut)
-            } else {
-                std::task::Poll::Pending
+            (id, queue)
+        });
+        self.close(all, grace).await
+    }
+
+    /// All at once: the grace is one, however many listeners there are.
+    async fn close(
+        &self,
+        which: impl IntoIterator<Item = (ListenerId, Queue)>,
+        grace: Duration,
+    ) -> impl Future<Output = usize> {
+        let mut left = Vec::new();
+        let mut closing = Vec::new();
+        for (id, queue) in which {
+            let Some(Listener { guests, .. }) = self.listeners().remove(&id) else {
+                continue;
+            };
+            left.push((id, guests));
+            for hand in &self.hands {
+                let (closed, wait) = oneshot::channel();
+                hand.give(Order::Close { id, queue, closed });
+                closing.push(wait);
             }
-        })
-        .await
+        }
+        for closed in closing {
+            // A worker that has ended has closed its socket too.
+            let _ = closed.await;
+        }
+        async move {
+            let _ = timeout(grace, all_left(&left)).await;
+            let cut = left.iter().map(|(_, guests)| guests.open()).sum();
+            for &(id, _) in &left {
+                self.hands
+                    .iter()
+                    .for_each(|hand| hand.give(Order::Cut { id }));
+            }
+            all_left(&left).await;
+            cut
+        }
     }
 
     /// Ends the workers, cutting what is left, and waits for them and for the log. Blocks.
@@ -338,6 +335,12 @@ impl Front {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn all_left(listeners: &[(ListenerId, Arc<Guests>)]) {
+    for (_, guests) in listeners {
+        guests.all_left().await;
     }
 }
 

@@ -40,7 +40,7 @@ fn connections_that_wait_are_served_by_whoever_follows_however_many_workers_it_h
             assert_eq!(status(&client.message().0), 200, "the first serves alone");
         }
         let taken = [before.front.listening()[0].id];
-        block_on(before.front.drain_beside(&taken, PATIENCE));
+        block_on(async { before.front.drain_beside(&taken, PATIENCE).await.await });
         let waiting = asking(&before);
         after.front.open();
         for mut client in waiting {

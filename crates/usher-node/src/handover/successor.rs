@@ -119,7 +119,7 @@ impl Heir {
 
     /// Tells it that whatever there is only one of (the pid file, the service manager's attention)
     /// is its own now.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         if let Err(error) = self.call.line.send("yours", &[]) {
             tracing::debug!(%error, "the new process does not wait for the pid file");
         }

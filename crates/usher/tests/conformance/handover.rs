@@ -41,7 +41,10 @@ fn reloads_and_hand_overs_under_load_lose_nothing() {
             &["certificates"],
             json!([{"cert": "shop.pem", "key": "shop.key"}]),
         )
-        .set(&["shutdown", "grace"], json!("1s"))
+        .set(
+            &["shutdown"],
+            json!({"grace": "1s", "handover_grace": "1h"}),
+        )
         .set(&["access_log"], json!("off"))
         .set(&["pid_file"], json!("usher.pid"));
     folder.write("usher.yaml", config.text());
