@@ -41,6 +41,8 @@ pub struct Transport<'a> {
     pub port: u16,
     /// TLS; `None`: in the clear.
     pub tls: Option<TlsProfile<'a>>,
+    /// HTTP/2: over TLS where the endpoint chooses it, in the clear without asking.
+    pub http2: bool,
 }
 
 /// TLS towards an endpoint.
@@ -286,6 +288,7 @@ impl Topology {
         Transport {
             port: view.port.unwrap_or(if tls.is_some() { 443 } else { 80 }),
             tls,
+            http2: own.http2,
         }
     }
 }

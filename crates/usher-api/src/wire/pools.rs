@@ -66,7 +66,7 @@ pub static POOL_USHER: Shape = Shape {
         built("client_key"),
         built("sni"),
         built("slow_start"),
-        unbuilt("http2", &["false"]),
+        built("http2"),
     ],
 };
 
@@ -174,6 +174,7 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
             client_cert: usher.text("client_cert"),
             client_key: usher.text("client_key"),
             sni: usher.text("sni"),
+            http2: usher.flag_or("http2", false),
         };
         let slow_start = usher.get("slow_start").and_then(|secs| secs.count(1, 3600));
         pool.slow_start = slow_start.map(|secs| Duration::from_secs(secs.into()));
@@ -329,7 +330,7 @@ mod tests {
             "origin_steering": {"policy": "least_connections"},
             "load_shedding": {"default_percent": 12.5, "default_policy": "hash",
                               "session_percent": 20, "session_policy": "hash"},
-            "usher": {"tls": "strict", "ca": "ca.pem", "sni": "example.com", "http2": false,
+            "usher": {"tls": "strict", "ca": "ca.pem", "sni": "example.com", "http2": true,
                       "slow_start": 30},
             "origins": [
                 {"name": "a", "address": "192.0.2.1", "port": 9001, "weight": 0.25, "enabled": false,
@@ -353,6 +354,7 @@ mod tests {
         assert_eq!(pool.shedding, shedding);
         assert_eq!(pool.slow_start, Some(Duration::from_secs(30)));
         assert_eq!(pool.tls.ca.as_deref(), Some("ca.pem"));
+        assert!(pool.tls.http2);
         let [a, b, c] = pool.endpoints.as_slice() else {
             panic!("{:?}", pool.endpoints)
         };
@@ -382,7 +384,7 @@ mod tests {
             "name": "us", "monitor": "a", "monitor_group": "b", "latitude": 91,
             "check_regions": ["WEU"],
             "load_shedding": {"default_percent": "50", "session_policy": "random"},
-            "origin_steering": {"policy": "fastest"}, "usher": {"tls": "maybe", "http2": true},
+            "origin_steering": {"policy": "fastest"}, "usher": {"tls": "maybe", "http2": 2},
             "origins": [
                 "x",
                 {"name": "a", "weight": "1", "header": {"Host": ["a", "b"], "X": []}},
@@ -401,8 +403,8 @@ mod tests {
                 "pool eu: load_shedding.default_percent must be a number, not text",
                 "pool eu: origin_steering.policy \"fastest\" is not one of random, hash, \
                  least_outstanding_requests, least_connections",
-                "pool eu: usher.http2 is not built yet",
                 "pool eu: usher.tls \"maybe\" is not one of off, full, strict",
+                "pool eu: usher.http2 must be true or false, not a number",
                 "pool eu: endpoint 1 must be an object, not text",
                 "pool eu: endpoint a: address is missing",
                 "pool eu: endpoint a: weight must be a number, not text",

@@ -113,7 +113,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// The `usher` object of a pool: TLS towards its endpoints. `None` leaves it to the zone.
+/// The `usher` object of a pool: how to speak to its endpoints. `None` leaves it to the zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct EndpointTls {
     /// Whether to speak TLS, and whether to check the certificate.
@@ -126,6 +126,9 @@ pub struct EndpointTls {
     pub client_key: Option<String>,
     /// Name to ask for and to check against, instead of the Host header.
     pub sni: Option<String>,
+    /// Whether to speak HTTP/2: over TLS where the endpoint chooses it, in the clear without
+    /// asking. Default false: HTTP/1.1. A zone does not say.
+    pub http2: bool,
 }
 
 /// TLS towards an endpoint.

@@ -10,8 +10,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
 
 use super::buffer::{BUFFER_SIZE, Buffer, LARGE};
+use super::splice::Source;
 use super::stream::Stream;
 use crate::http1::{BodyDecoder, BodyEncoder, BodyFault, BodyLength, EncodeFault, HeadLimits};
 
@@ -133,13 +135,19 @@ impl Incoming {
         self.piece -= count;
     }
 
-    /// How many bytes of body may be taken from the connection past this reader, and told to
-    /// [`Self::took`]: what is left of a body without framing once `buffer` is used up.
-    pub(crate) fn unframed(&self, buffer: &Buffer) -> Option<u64> {
+    /// Where bytes of body may be taken from past this reader, and told to [`Self::took`]: the
+    /// socket, for what is left of a body without framing once `buffer` is used up.
+    pub(crate) fn source<'a>(&self, buffer: &Buffer, io: &'a Stream) -> Option<Source<'a>> {
         if self.ended || self.piece > 0 || !buffer.is_empty() {
             return None;
         }
-        self.decoder.unframed()
+        let left = self.decoder.unframed()?;
+        Some(Source {
+            socket: io.plain()?,
+            left,
+            // Nobody knows how much will come until the end: as much as came already, say.
+            expected: if left == u64::MAX { self.seen } else { left },
+        })
     }
 
     /// So many bytes of body were taken from the connection. 0: it has ended.
@@ -302,13 +310,14 @@ impl Outgoing {
         }
     }
 
-    /// Whether body bytes may be given to the connection past this writer, and told to
-    /// [`Self::gave`]: nothing waits, and nothing stands between them.
-    pub(crate) fn is_bare(&self) -> bool {
-        self.left == 0
+    /// Where body bytes may be given to past this writer, and told to [`Self::gave`]: the socket,
+    /// while nothing waits and nothing stands between them.
+    pub(crate) fn sink<'a>(&self, io: &'a Stream) -> Option<&'a TcpStream> {
+        let bare = self.left == 0
             && self.kept_max == 0
             && self.written == self.waiting.len()
-            && self.encoder.is_bare()
+            && self.encoder.is_bare();
+        io.plain().filter(|_| bare)
     }
 
     /// So many bytes of body were given to the connection.

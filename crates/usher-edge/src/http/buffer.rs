@@ -181,8 +181,20 @@ impl Buffer {
         read.map_ok(|()| count)
     }
 
+    /// Copies as much of `bytes` as there is room for: how much.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
+        if self.bytes.len() < self.size && self.is_empty() {
+            self.release();
+            self.bytes = self.shelves.lend(self.size);
+        }
+        let count = bytes.len().min(self.bytes.len() - self.end);
+        self.bytes[self.end..self.end + count].copy_from_slice(&bytes[..count]);
+        self.end += count;
+        count
+    }
+
     /// Gives the memory back. Only while empty.
-    fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if !self.bytes.is_empty() {
             self.shelves.take_back(std::mem::take(&mut self.bytes));
         }

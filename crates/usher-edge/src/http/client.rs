@@ -7,9 +7,10 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::body::Next;
-use super::buffer::Buffer;
-use super::stream::Stream;
-use crate::http1::{BodyLength, EncodeFault, Fields, Method, ResponseHead};
+use super::buffer::{Buffer, BufferPool};
+use super::splice::Source;
+use super::tunnel;
+use crate::http1::{self, BodyLength, EncodeFault, Fields, Method, ResponseHead};
 
 /// The fields of a request, wherever they are kept. Names and values are checked already.
 pub(crate) trait RequestFields {
@@ -36,12 +37,22 @@ pub(crate) struct Asked<'a, F> {
     pub(crate) body: BodyLength,
     /// The client waits for a word from the endpoint before it sends the body.
     pub(crate) expects: bool,
-    /// The start of a WebSocket; [`Client::raw`] is there then.
+    /// The start of a WebSocket.
     pub(crate) websocket: bool,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub(crate) protocol: &'static str,
     /// When its first byte came.
     pub(crate) started: Instant,
+}
+
+impl<F> Asked<'_, F> {
+    /// What the codec must know of a request to read its answer.
+    pub(crate) fn to_codec(&self) -> http1::Asked {
+        http1::Asked {
+            method: self.method,
+            websocket: self.websocket,
+        }
+    }
 }
 
 /// The head of an endpoint's answer on its way to the client.
@@ -81,6 +92,9 @@ pub(crate) enum ClientFault {
 
 /// The client's side of one exchange.
 pub(crate) trait Client {
+    /// What is underneath, for a tunnel.
+    type Io: tunnel::Side;
+
     /// Waits for a piece of the request body, or its end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>>;
 
@@ -130,9 +144,9 @@ pub(crate) trait Client {
     /// Bytes of answer body taken so far.
     fn sent(&self) -> u64;
 
-    /// Where the rest of the request body may be taken from by the kernel, and how much: what is
-    /// taken is told to [`Client::took`].
-    fn source(&self) -> Option<(&TcpStream, u64)> {
+    /// Where the rest of the request body may be taken from by the kernel: what is taken is told to
+    /// [`Client::took`].
+    fn source(&self) -> Option<Source<'_>> {
         None
     }
 
@@ -152,6 +166,6 @@ pub(crate) trait Client {
         Err(EncodeFault::TooLong)
     }
 
-    /// The connection underneath, for a tunnel: HTTP/1.1 only.
-    fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)>;
+    /// What is underneath, for a tunnel, and what was read of it already.
+    fn raw(&mut self, buffers: &BufferPool) -> (&mut Self::Io, Buffer);
 }

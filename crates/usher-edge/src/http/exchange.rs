@@ -8,18 +8,19 @@
 //! connected to: any method goes to one other endpoint, once, within the retry budget. A kept
 //! connection that turns out dead before the first byte of an answer is replaced by a fresh one to
 //! the same endpoint, if nothing was sent or the request may be done twice and is still at hand;
-//! that does not use up the retry. Everything else, a deadline above all, is the client's to repeat.
+//! that does not use up the retry. Over HTTP/2 the endpoint may say that it did nothing with a
+//! request, which then goes out again likewise. Everything else, a deadline above all, is the
+//! client's to repeat.
 
-use std::fmt;
+mod attempt;
+
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-use tracing::warn;
 use usher_core::affinity::NoPins;
 use usher_core::catalog::{BalancerIx, EndpointIx};
 use usher_core::decision::{Attempt, Attempts, Decision, Forward, Response};
@@ -28,29 +29,33 @@ use usher_core::rules::FixedResponse;
 use usher_core::time::Wall;
 
 use super::body::{Incoming, Outgoing};
-use super::buffer::Buffer;
 use super::client::{Asked, Client, ClientFault, RequestFields};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
 use super::forward::{Forwarded, RequestId, Visitor, is_replaced};
+use super::h2::flow;
 use super::plane::View;
-use super::pump::{Answering, Ended, INTERNAL, Pump, Sending};
+use super::pump::{Answering, Ended, Pump, Sending};
 use super::record::{CUT, Record, path_of};
 use super::refusal::Failure;
 use super::settings::Settings;
 use super::tunnel;
-use super::upstream::{self, ConnectFailure, Connection, Target};
+use super::upstream::Upstream;
+use super::websocket::Handshake;
 use super::worker::Worker;
 use crate::http1::{
-    self, EncodeFault, HeadLimits, Method, ResponseHead, end_head, write_field, write_framing,
-    write_request_line,
+    BodyLength, EncodeFault, HeadLimits, Method, ResponseHead, end_head, write_field,
+    write_framing, write_request_line,
 };
+
+/// The protocol of the log and of [`Asked::protocol`].
+const HTTP2: &str = "HTTP/2";
 
 /// A request is kept to be sent again while it is no longer than this.
 const REPEATED_MAX: usize = 64 * 1024;
 
-/// A reason is cut off after this.
-const COMPLAINT_CHARS_MAX: usize = 300;
+/// Room for the fields of an ordinary request.
+const LINES_USUAL: usize = 1024;
 
 /// Whether the client's connection ends with this answer: after these nobody knows where its next
 /// request starts, or whether it is worth reading.
@@ -70,7 +75,9 @@ pub(crate) enum End {
     Refused,
     /// The answer broke off: the client must notice.
     Cut,
-    /// The client has left, or the connection was a tunnel and is over.
+    /// It was a tunnel, and both ends have said all.
+    Tunnelled,
+    /// The client has left, or a tunnel broke.
     Over,
 }
 
@@ -123,16 +130,21 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         conn,
         asked,
         client,
-        bench,
         deadline,
         visitor,
         request_id,
-        limits: limits(&view.settings),
         report: Report::default(),
     };
-    let end = exchange.decide().await;
+    let end = exchange.decide(bench).await;
     exchange.report.ended = true;
     end
+}
+
+/// Whether a field of a request says that its sender takes trailers.
+fn takes_trailers((name, value): (&[u8], &[u8])) -> bool {
+    let mut items = value.split(|&byte| byte == b',');
+    name.eq_ignore_ascii_case(b"te")
+        && items.any(|item| item.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
 /// The limits of `settings`, as the codec wants them.
@@ -182,16 +194,14 @@ struct Exchange<'a, C: Client, F: RequestFields> {
     conn: &'a ConnInfo,
     asked: &'a Asked<'a, F>,
     client: &'a mut C,
-    bench: &'a mut Bench,
     deadline: &'a mut Deadline,
     visitor: Visitor,
     request_id: RequestId,
-    limits: HeadLimits,
     report: Report,
 }
 
 impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
-    async fn decide(&mut self) -> End {
+    async fn decide(&mut self, bench: &mut Bench) -> End {
         let asked = self.asked;
         if let Method::Connect | Method::Trace = asked.method {
             return self.refuse(Failure::METHOD).await;
@@ -223,7 +233,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 balancer, attempts, ..
             }) => {
                 self.report.balancer = Some(balancer);
-                self.forward(balancer, attempts).await
+                self.forward(bench, balancer, attempts).await
             }
             Decision::Respond {
                 balancer,
@@ -248,7 +258,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// First attempt, and the one retry after a failure to connect.
-    async fn forward(&mut self, balancer: BalancerIx, attempts: Attempts) -> End {
+    async fn forward(
+        &mut self,
+        bench: &mut Bench,
+        balancer: BalancerIx,
+        attempts: Attempts,
+    ) -> End {
         let (worker, view) = (self.worker, self.view);
         let _active = worker.active(view, balancer);
         let mut retry = None;
@@ -256,7 +271,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         loop {
             self.report.attempt = Some(attempt);
             self.report.attempts += 1;
-            let failure = match self.attempt(balancer, attempt.endpoint).await {
+            let failure = match self.attempt(bench, balancer, attempt.endpoint).await {
                 Ok(end) => return end,
                 Err(failure) => failure,
             };
@@ -274,144 +289,118 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         }
     }
 
-    /// One endpoint, over a kept connection or a new one.
-    async fn attempt(
-        &mut self,
-        balancer: BalancerIx,
-        endpoint: EndpointIx,
-    ) -> Result<End, ConnectFailure> {
-        let (view, worker) = (self.view, self.worker);
-        let _open = worker.open(view, endpoint);
-        let since = Instant::now();
-        let addresses = worker.plane().addresses();
-        let kept = worker
-            .upstream()
-            .take(&self.target(balancer, endpoint), addresses);
-        let mut connection = match kept {
-            Some(connection) => connection,
-            // Boxed: connecting is rare and large, and would set the size of every connection.
-            None => Box::pin(self.connect(balancer, endpoint)).await?,
-        };
-        if self.write_request(endpoint, connection.reused).is_err() {
-            return Ok(self.refuse(INTERNAL).await);
-        }
-        let mut finished = false;
-        loop {
-            let ended = self.pump(&mut connection, &mut finished, since).await;
-            let again = connection.reused && self.bench.out.can_rewind();
-            if !(again && matches!(ended, Ended::Silent)) {
-                return Ok(self.conclude(connection, ended).await);
-            }
-            self.bench.out.rewind();
-            connection = Box::pin(self.connect(balancer, endpoint)).await?;
-        }
-    }
-
-    fn target(&self, balancer: BalancerIx, endpoint: EndpointIx) -> Target<'_> {
-        let snapshot = &self.view.snapshot;
-        let transport = snapshot.transport(balancer, endpoint);
-        let sni = transport.tls.and_then(|profile| profile.sni);
-        Target {
-            endpoint: snapshot.endpoint(endpoint),
-            transport,
-            sni: sni.unwrap_or(self.asked.host),
-        }
-    }
-
-    async fn connect(
+    /// Queues the head of the request in `out`. `handshake`: its side of a WebSocket is ours.
+    fn write_request(
         &self,
-        balancer: BalancerIx,
+        out: &mut Outgoing,
         endpoint: EndpointIx,
-    ) -> Result<Connection, ConnectFailure> {
-        let target = self.target(balancer, endpoint);
-        let timeouts = &self.view.settings.timeouts;
-        let addresses = self.worker.plane().addresses();
-        let told = |ip, why: &dyn fmt::Display| {
-            let port = target.transport.port;
-            self.complain(endpoint, SocketAddr::new(ip, port), why);
-        };
-        // From now on, so that many who connect at one time see each other.
-        let counted = self.view.book.connecting(endpoint, self.worker.index());
-        let clients = &self.view.clients;
-        let connected = upstream::connect(&target, timeouts, addresses, clients, told).await;
-        connected.map(|connection| connection.counted(counted))
-    }
-
-    /// Says why TLS with an endpoint fails, which no status can tell; seldom, as it may be every
-    /// request that finds it out.
-    fn complain(&self, endpoint: EndpointIx, at: SocketAddr, why: &dyn fmt::Display) {
-        let why = why.to_string();
-        let now = self.worker.now();
-        if !self.view.book.complaints(endpoint).may_say(&why, now) {
-            return;
-        }
-        let snapshot = &self.view.snapshot;
-        let view = snapshot.endpoint(endpoint);
-        let (pool, name) = (snapshot.pool(view.pool).name, &view.name);
-        // The endpoint's certificate has a say in the text.
-        let why: String = (why.chars().filter(|char| !char.is_control()))
-            .take(COMPLAINT_CHARS_MAX)
-            .collect();
-        warn!("endpoint {pool}/{name} at {at}: TLS: {why}");
-    }
-
-    /// Queues the head of the request.
-    fn write_request(&mut self, endpoint: EndpointIx, reused: bool) -> Result<(), EncodeFault> {
+        reused: bool,
+        handshake: Option<&Handshake>,
+    ) -> Result<(), EncodeFault> {
         let asked = self.asked;
-        let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
-        let host = replaced.map_or(asked.authority, str::as_bytes);
         let kept_max = if reused && asked.method.is_idempotent() {
             REPEATED_MAX
         } else {
             0
         };
-        let out = self.bench.out.begin(asked.body, kept_max);
+        let out = out.begin(asked.body, kept_max);
         write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
-        write_field(out, b"host", host)?;
-        for (name, value) in asked.fields.forwarded() {
-            let stale = !asked.expects && name.eq_ignore_ascii_case(b"expect");
-            if !stale && !is_replaced(name, self.conn.trusted) {
-                write_field(out, name, value)?;
-            }
-        }
-        let forwarded = Forwarded {
-            peer: self.conn.peer.ip(),
-            trusted: self.conn.trusted,
-            visitor: self.visitor,
-            host: asked.authority,
-            request_id: &self.request_id,
-        };
-        forwarded.write(asked.fields.all(), out);
+        write_field(out, b"host", self.host_for(endpoint))?;
+        self.write_fields(out, handshake.is_some())?;
         if asked.websocket {
             out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n");
+        }
+        if let Some(handshake) = handshake {
+            write_field(out, b"sec-websocket-key", handshake.key.as_bytes())?;
         }
         write_framing(out, asked.body);
         end_head(out);
         Ok(())
     }
 
+    /// The head of the request for HTTP/2.
+    fn request(
+        &self,
+        balancer: BalancerIx,
+        endpoint: EndpointIx,
+    ) -> Result<http::Request<()>, EncodeFault> {
+        let asked = self.asked;
+        let tls = self.view.snapshot.transport(balancer, endpoint).tls;
+        let scheme = if tls.is_some() {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        };
+        let uri = http::Uri::builder()
+            .scheme(scheme.as_str())
+            .authority(self.host_for(endpoint))
+            .path_and_query(asked.uri)
+            .build()
+            .map_err(|_| EncodeFault::Target)?;
+        let mut request = http::Request::new(());
+        *request.uri_mut() = uri;
+        if asked.websocket {
+            *request.method_mut() = http::Method::CONNECT;
+            let protocol = h2::ext::Protocol::from_static("websocket");
+            request.extensions_mut().insert(protocol);
+        } else {
+            *request.method_mut() = http::Method::from_bytes(asked.method_name.as_bytes())
+                .map_err(|_| EncodeFault::Method)?;
+        }
+        let mut lines = Vec::with_capacity(LINES_USUAL);
+        self.write_fields(&mut lines, asked.websocket)?;
+        // It speaks for this hop, but here both hops can carry trailers; gRPC insists on it.
+        if asked.protocol == HTTP2 && asked.fields.all().any(takes_trailers) {
+            write_field(&mut lines, b"te", b"trailers")?;
+        }
+        if let BodyLength::Exactly(_) = asked.body {
+            write_framing(&mut lines, asked.body);
+        }
+        *request.headers_mut() = flow::headers_of(lines)?;
+        Ok(request)
+    }
+
+    /// `Host`, as the endpoint is told.
+    fn host_for(&self, endpoint: EndpointIx) -> &[u8] {
+        let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
+        replaced.map_or(self.asked.authority, str::as_bytes)
+    }
+
+    /// Writes the fields of the request that go on, whichever protocol carries them, and what
+    /// the endpoint is told about it. `own_key`: the client's key of a WebSocket does not go on.
+    fn write_fields(&self, out: &mut Vec<u8>, own_key: bool) -> Result<(), EncodeFault> {
+        let (asked, trusted) = (self.asked, self.conn.trusted);
+        for (name, value) in asked.fields.forwarded() {
+            let stale = !asked.expects && name.eq_ignore_ascii_case(b"expect");
+            let key = own_key && name.eq_ignore_ascii_case(b"sec-websocket-key");
+            if !stale && !key && !is_replaced(name, trusted) {
+                write_field(out, name, value)?;
+            }
+        }
+        let forwarded = Forwarded {
+            peer: self.conn.peer.ip(),
+            trusted,
+            visitor: self.visitor,
+            host: asked.authority,
+            request_id: &self.request_id,
+        };
+        forwarded.write(asked.fields.all(), out);
+        Ok(())
+    }
+
     /// Moves the bytes, from where the request is: `finished` when all of it is queued.
-    async fn pump(
+    async fn pump<U: Upstream>(
         &mut self,
-        connection: &mut Connection,
+        upstream: &mut U,
         finished: &mut bool,
         since: Instant,
     ) -> Ended {
         let mut pump = Pump {
             client: &mut *self.client,
-            io: &mut connection.io,
-            out: &mut self.bench.out,
-            head: &mut self.bench.head,
-            buffer: self.worker.buffers().buffer(),
+            upstream: &mut *upstream,
             pipes: self.worker.pipes(),
             request_pipe: None,
             answer_pipe: None,
-            incoming: &mut self.bench.incoming,
-            asked: http1::Asked {
-                method: self.asked.method,
-                websocket: self.asked.websocket,
-            },
-            limits: &self.limits,
             timeouts: &self.view.settings.timeouts,
             deadline: &mut *self.deadline,
             sending: if *finished {
@@ -427,22 +416,20 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             since,
             answered: None,
         };
-        pump.head.reset();
         let report = &mut self.report;
         let ended = poll_fn(|cx| {
             let ended = pump.poll(cx);
             // At once, because the exchange may be cut before the end.
-            if let Some(answered) = pump.answered {
-                report.upstream = Some(answered - since);
-                report.status = pump.head.status;
+            if let Some((at, status)) = pump.answered {
+                report.upstream = Some(at - since);
+                report.status = status;
             }
             ended
         })
         .await;
-        let leftover = pump.buffer;
         match ended {
             Ended::Switched => {
-                self.report.error = self.tunnel(connection, leftover).await;
+                self.report.error = self.tunnel(upstream).await;
                 Ended::Tunnelled
             }
             ended => ended,
@@ -450,17 +437,13 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     }
 
     /// Both ways until both ends have closed. The word for what broke it, if something did.
-    async fn tunnel(
-        &mut self,
-        connection: &mut Connection,
-        leftover: Buffer,
-    ) -> Option<&'static str> {
+    async fn tunnel<U: Upstream>(&mut self, upstream: &mut U) -> Option<&'static str> {
         let idle = self.view.settings.timeouts.body_idle;
-        let (client, buffer) = self.client.raw()?;
+        let buffers = self.worker.buffers();
         // Boxed, as connecting is.
         let tunnel = tunnel::run(
-            (client, buffer.take()),
-            (&mut connection.io, leftover),
+            self.client.raw(buffers),
+            upstream.raw(buffers),
             self.worker.pipes(),
             self.deadline,
             idle,
@@ -469,17 +452,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         Box::pin(tunnel).await
     }
 
-    /// After the bytes: what the client still gets, and what becomes of the endpoint's connection.
-    async fn conclude(&mut self, connection: Connection, ended: Ended) -> End {
+    /// After the bytes: what the client still gets.
+    async fn conclude(&mut self, ended: Ended) -> End {
         match ended {
-            Ended::Answered { reusable } => {
-                if reusable {
-                    let keep = self.view.settings.timeouts.upstream_keep_alive;
-                    self.worker.upstream().put(connection, keep);
-                }
-                End::Answered
-            }
-            Ended::Silent => self.refuse(Failure::NO_ANSWER).await,
+            Ended::Answered { .. } => End::Answered,
+            Ended::Silent { .. } => self.refuse(Failure::NO_ANSWER).await,
             Ended::Failed(fault) => self.refuse(fault).await,
             Ended::Cut(word) => {
                 self.report.error = Some(word);
@@ -499,6 +476,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 self.report.error = Some("client-gone");
                 End::Over
             }
+            Ended::Tunnelled if self.report.error.is_none() => End::Tunnelled,
             Ended::Switched | Ended::Tunnelled => End::Over,
         }
     }

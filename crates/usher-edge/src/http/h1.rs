@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::body::{Incoming, Next, Outgoing, ReadFault, WriteFault};
-use super::buffer::Buffer;
+use super::buffer::{Buffer, BufferPool};
 use super::client::{Answer, Asked, Client, ClientFault, RequestFields, forwarded};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
@@ -30,6 +30,7 @@ use super::forward::RequestId;
 use super::h2;
 use super::record::{Record, path_of};
 use super::refusal::Failure;
+use super::splice::Source;
 use super::stream::{Prefixed, Stream};
 use super::worker::Worker;
 use crate::http1::{
@@ -253,7 +254,7 @@ impl Session {
         )
         .await;
         match end {
-            End::Over => After::Close,
+            End::Over | End::Tunnelled => After::Close,
             End::Cut if client.until_close => After::Reset,
             End::Cut => After::Close,
             End::Refused => After::Linger,
@@ -519,6 +520,8 @@ impl H1<'_> {
 }
 
 impl Client for H1<'_> {
+    type Io = Stream;
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>> {
         let next = ready!(self.incoming.poll_next(self.buffer, self.io, cx));
         Poll::Ready(next.map_err(|fault| match fault {
@@ -664,9 +667,8 @@ impl Client for H1<'_> {
         self.sent
     }
 
-    fn source(&self) -> Option<(&TcpStream, u64)> {
-        let left = self.incoming.unframed(self.buffer)?;
-        Some((self.io.plain()?, left))
+    fn source(&self) -> Option<Source<'_>> {
+        self.incoming.source(self.buffer, self.io)
     }
 
     fn took(&mut self, count: usize) -> Result<(), ClientFault> {
@@ -674,7 +676,7 @@ impl Client for H1<'_> {
     }
 
     fn sink(&self) -> Option<&TcpStream> {
-        self.io.plain().filter(|_| self.out.is_bare())
+        self.out.sink(self.io)
     }
 
     fn gave(&mut self, count: usize) -> Result<(), EncodeFault> {
@@ -682,8 +684,8 @@ impl Client for H1<'_> {
         self.out.gave(count)
     }
 
-    fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)> {
-        Some((self.io, self.buffer))
+    fn raw(&mut self, _: &BufferPool) -> (&mut Stream, Buffer) {
+        (self.io, self.buffer.take())
     }
 }
 

@@ -7,6 +7,7 @@ mod book;
 mod buffer;
 mod census;
 mod client;
+mod coalesced;
 mod connection;
 mod deadline;
 mod descriptors;
@@ -30,6 +31,7 @@ mod station;
 mod stream;
 mod tunnel;
 mod upstream;
+mod websocket;
 mod worker;
 
 pub use access_log::{AccessLog, LogTarget};

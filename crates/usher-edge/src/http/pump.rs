@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::body::{Incoming, Next, Outgoing, ReadFault};
-use super::buffer::Buffer;
-use super::client::{Answer, Client, ClientFault};
+use super::body::Next;
+use super::client::{Client, ClientFault};
 use super::deadline::Deadline;
 use super::refusal::Failure;
 use super::settings::Timeouts;
 use super::splice::{Broken, Pipe, Pipes, Step};
-use super::stream::Stream;
-use crate::http1::{self, HeadLimits, Parsed, ResponseHead, ResponseKind, parse_response};
+use super::upstream::{Deaf, Unanswered, Upstream};
+use crate::http1::ResponseKind;
 
 /// Bodies longer or shorter than announced, and the like: what must not happen.
 pub(crate) const INTERNAL: Failure = Failure::new(500, "internal");
@@ -37,7 +36,10 @@ pub(crate) enum Ended {
     /// A tunnel was there and is over.
     Tunnelled,
     /// The endpoint closed the connection before the first byte of an answer.
-    Silent,
+    Silent {
+        /// It said that it did nothing with the request.
+        untouched: bool,
+    },
     /// No head of an answer reached the client: it gets a page.
     Failed(Failure),
     /// The head is out already, the rest will not come.
@@ -51,6 +53,16 @@ impl From<ClientFault> for Ended {
         match fault {
             ClientFault::Malformed(word) => Ended::Failed(Failure::new(400, word)),
             ClientFault::Gone => Ended::Gone,
+        }
+    }
+}
+
+impl From<Unanswered> for Ended {
+    fn from(fault: Unanswered) -> Ended {
+        match fault {
+            Unanswered::Silent => Ended::Silent { untouched: false },
+            Unanswered::Untouched => Ended::Silent { untouched: true },
+            Unanswered::Failed(failure) => Ended::Failed(failure),
         }
     }
 }
@@ -82,21 +94,14 @@ pub(crate) enum Answering {
 }
 
 /// Moves the bytes of one exchange, as far as either side is ready, each time it is polled.
-pub(crate) struct Pump<'a, C> {
+pub(crate) struct Pump<'a, C, U> {
     pub(crate) client: &'a mut C,
-    pub(crate) io: &'a mut Stream,
-    pub(crate) out: &'a mut Outgoing,
-    pub(crate) head: &'a mut ResponseHead,
-    /// What was read of the answer.
-    pub(crate) buffer: Buffer,
+    pub(crate) upstream: &'a mut U,
     pub(crate) pipes: &'a Pipes,
     /// What the rest of the request body goes through, once it does.
     pub(crate) request_pipe: Option<Pipe>,
     /// And that of the answer.
     pub(crate) answer_pipe: Option<Pipe>,
-    pub(crate) incoming: &'a mut Incoming,
-    pub(crate) asked: http1::Asked,
-    pub(crate) limits: &'a HeadLimits,
     pub(crate) timeouts: &'a Timeouts,
     pub(crate) deadline: &'a mut Deadline,
     pub(crate) sending: Sending,
@@ -110,11 +115,11 @@ pub(crate) struct Pump<'a, C> {
     pub(crate) moved: bool,
     /// When something moved last.
     pub(crate) since: Instant,
-    /// When the head of the answer came.
-    pub(crate) answered: Option<Instant>,
+    /// When the head of the answer came, and its status.
+    pub(crate) answered: Option<(Instant, u16)>,
 }
 
-impl<C: Client> Pump<'_, C> {
+impl<C: Client, U: Upstream> Pump<'_, C, U> {
     /// Ready when the exchange of bytes is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         self.waits_for_client = false;
@@ -207,18 +212,18 @@ impl<C: Client> Pump<'_, C> {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         match self.client.poll_next(cx)? {
             Poll::Ready(Next::Piece) => {
-                match ready!(self.out.poll_send(self.io, cx, self.client.piece())) {
+                match ready!(self.upstream.poll_send(cx, self.client.piece())) {
                     Ok(count) => {
                         self.client.advance(count);
                         self.moved = true;
                     }
-                    Err(_) => self.sending = Sending::Abandoned,
+                    Err(Deaf) => self.sending = Sending::Abandoned,
                 }
             }
             Poll::Ready(Next::End) => {
                 self.moved = true;
                 *self.finished = true;
-                let ended = self.out.finish(self.client.trailers());
+                let ended = self.upstream.finish(self.client.trailers());
                 ended.map_err(|_| Ended::Failed(INTERNAL))?;
                 self.sending = Sending::Flushing;
             }
@@ -237,24 +242,22 @@ impl<C: Client> Pump<'_, C> {
 
     /// Whether the rest of the request body goes through a pipe.
     fn splices_request(&mut self) -> bool {
-        let left = match self.client.source() {
-            Some((_, left)) if self.io.plain().is_some() && self.out.is_bare() => left,
-            _ => 0,
-        };
-        self.pipes.settle(&mut self.request_pipe, left, left)
+        let source = self.client.source();
+        let source = source.filter(|_| self.upstream.sink().is_some());
+        self.pipes.settle(&mut self.request_pipe, source)
     }
 
     fn poll_splice_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let Some(pipe) = &mut self.request_pipe else {
             return Poll::Ready(Ok(()));
         };
-        let step = pipe.poll_step(self.client.source(), self.io.plain(), cx);
+        let step = pipe.poll_step(self.client.source(), self.upstream.sink(), cx);
         self.waits_for_client = step.is_pending() && pipe.is_empty();
         match ready!(step) {
             Ok(Step::Took(count)) => self.client.took(count)?,
             Ok(Step::Gave(count)) => {
                 self.moved = true;
-                let gave = self.out.gave(count);
+                let gave = self.upstream.gave(count);
                 gave.map_err(|_| Ended::Failed(INTERNAL))?;
             }
             Err(Broken::Source(_)) => return Poll::Ready(Err(Ended::Gone)),
@@ -268,9 +271,9 @@ impl<C: Client> Pump<'_, C> {
 
     /// Whether all that waited for the endpoint is out; false when it takes no more.
     fn poll_flush_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let before = self.out.sent;
-        let flushed = self.out.poll_flush(self.io, cx);
-        self.moved |= self.out.sent > before;
+        let before = self.upstream.sent();
+        let flushed = self.upstream.poll_flush(cx);
+        self.moved |= self.upstream.sent() > before;
         flushed.map(|flushed| flushed.is_ok())
     }
 
@@ -303,9 +306,7 @@ impl<C: Client> Pump<'_, C> {
                 }
                 Answering::Flushing => match self.client.poll_flush(cx)? {
                     Poll::Ready(()) => {
-                        let reusable = self.sending == Sending::Done
-                            && self.head.keep_alive
-                            && self.buffer.is_empty();
+                        let reusable = self.sending == Sending::Done && self.upstream.is_reusable();
                         return Ok(Poll::Ready(Ended::Answered { reusable }));
                     }
                     Poll::Pending => return self.client_is_slow(),
@@ -319,89 +320,44 @@ impl<C: Client> Pump<'_, C> {
         Ok(Poll::Pending)
     }
 
-    /// Reads until a head is there, and passes it on.
+    /// Waits for a head, and passes it on.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let invalid = |word| Ended::Failed(Failure::new(520, word));
-        loop {
-            if !self.buffer.is_empty() {
-                let parsed = parse_response(self.buffer.data(), self.limits, self.asked, self.head);
-                match parsed.map_err(|fault| invalid(fault.as_str()))? {
-                    Parsed::Complete => break,
-                    Parsed::Partial => {
-                        if !self.buffer.has_room()
-                            && !self.buffer.double(self.limits.head_bytes + 1024)
-                        {
-                            return Err(invalid("head-too-large"));
-                        }
-                    }
-                }
-            }
-            match self.buffer.poll_fill(self.io, cx) {
-                Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() && !self.has_spoken() => {
-                    return Err(Ended::Silent);
-                }
-                Poll::Ready(Ok(0) | Err(_)) => {
-                    return Err(Ended::Failed(Failure::new(520, "truncated-head")));
-                }
-                Poll::Ready(Ok(_)) => {}
-            }
+        if self.upstream.poll_head(cx)?.is_pending() {
+            return Ok(Poll::Pending);
         }
-        self.out.forget();
-        let answer = Answer {
-            head: self.head,
-            bytes: self.buffer.data(),
-        };
-        let (queued, next) = match self.head.kind {
+        let answer = self.upstream.answer();
+        let status = answer.head.status;
+        let (queued, next) = match answer.head.kind {
             ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
             ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
             ResponseKind::Final => (self.client.respond(&answer), Answering::Body),
         };
         queued.map_err(|_| Ended::Failed(INTERNAL))?;
-        self.buffer.consume(self.head.len);
+        self.upstream.advance_head();
         self.answering = next;
         if next != Answering::Interim {
             self.moved = true;
-            self.answered = Some(Instant::now());
-            *self.incoming = Incoming::new(self.head.body, self.limits);
+            self.answered = Some((Instant::now(), status));
         }
         Ok(Poll::Ready(()))
     }
 
-    /// Whether there was an interim answer already.
-    fn has_spoken(&self) -> bool {
-        self.head.len != 0
-    }
-
     /// Whether the rest of the answer's body goes through a pipe.
     fn splices_answer(&mut self) -> bool {
-        let left = match self.incoming.unframed(&self.buffer) {
-            Some(left) if self.io.plain().is_some() && self.client.sink().is_some() => left,
-            _ => 0,
-        };
-        // Nobody knows how much will come until the end: as much as came already, say.
-        let expected = if left == u64::MAX {
-            self.incoming.seen
-        } else {
-            left
-        };
-        self.pipes.settle(&mut self.answer_pipe, left, expected)
+        let source = self.upstream.source();
+        let source = source.filter(|_| self.client.sink().is_some());
+        self.pipes.settle(&mut self.answer_pipe, source)
     }
 
     fn poll_splice_answer(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
         let Some(pipe) = &mut self.answer_pipe else {
             return Ok(Poll::Ready(()));
         };
-        let left = self.incoming.unframed(&self.buffer);
-        let source = self.io.plain().zip(left);
-        let step = pipe.poll_step(source, self.client.sink(), cx);
+        let step = pipe.poll_step(self.upstream.source(), self.client.sink(), cx);
         self.waits_for_client = step.is_pending() && !pipe.is_empty();
         match step {
             Poll::Pending => return Ok(Poll::Pending),
-            Poll::Ready(Ok(Step::Took(count))) => {
-                let took = self.incoming.took(count);
-                took.map_err(|fault| Ended::Cut(fault.as_str()))?;
-            }
+            Poll::Ready(Ok(Step::Took(count))) => self.upstream.took(count).map_err(Ended::Cut)?,
             Poll::Ready(Ok(Step::Gave(count))) => {
                 self.moved = true;
                 let gave = self.client.gave(count);
@@ -415,34 +371,28 @@ impl<C: Client> Pump<'_, C> {
 
     /// Moves one piece. Ready when there may be more to move, or when all is queued.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Ended> {
-        let incoming = &mut *self.incoming;
-        match incoming.poll_next(&mut self.buffer, self.io, cx) {
-            Poll::Ready(Ok(Next::Piece)) => {
-                match self.client.poll_send(cx, incoming.piece(&self.buffer))? {
-                    Poll::Ready(count) => {
-                        incoming.advance(&mut self.buffer, count);
-                        self.moved = true;
-                        Ok(Poll::Ready(()))
-                    }
-                    Poll::Pending => {
-                        self.waits_for_client = true;
-                        Ok(Poll::Pending)
-                    }
+        match self.upstream.poll_next(cx).map_err(Ended::Cut)? {
+            Poll::Ready(Next::Piece) => match self.client.poll_send(cx, self.upstream.piece())? {
+                Poll::Ready(count) => {
+                    self.upstream.advance(count);
+                    self.moved = true;
                 }
-            }
-            Poll::Ready(Ok(Next::End)) => {
-                let ended = self.client.finish(incoming.trailers());
+                Poll::Pending => {
+                    self.waits_for_client = true;
+                    return Ok(Poll::Pending);
+                }
+            },
+            Poll::Ready(Next::End) => {
+                let ended = self.client.finish(self.upstream.trailers());
                 ended.map_err(|_| Ended::Cut("internal"))?;
                 self.answering = Answering::Flushing;
-                Ok(Poll::Ready(()))
             }
-            Poll::Ready(Err(ReadFault::Body(fault))) => Err(Ended::Cut(fault.as_str())),
-            Poll::Ready(Err(ReadFault::Io(_))) => Err(Ended::Cut("truncated")),
             Poll::Pending => {
                 // What is there goes out before waiting for more.
                 self.waits_for_client = self.client.poll_flush(cx)?.is_pending();
-                Ok(Poll::Pending)
+                return Ok(Poll::Pending);
             }
         }
+        Ok(Poll::Ready(()))
     }
 }

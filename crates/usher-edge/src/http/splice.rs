@@ -61,12 +61,12 @@ impl Ends {
 }
 
 impl Pipes {
-    /// Sees to it that `pipe` is there while it is of use: it holds bytes, or `left` are to come. A
-    /// new one is worth having when enough are `expected`. Whether it is there.
-    pub(crate) fn settle(&self, pipe: &mut Option<Pipe>, left: u64, expected: u64) -> bool {
-        match pipe {
-            None if left > 0 && expected >= SPLICED_MIN => *pipe = self.lend(),
-            Some(used) if used.is_empty() && left == 0 => *pipe = None,
+    /// Sees to it that `pipe` is there while it is of use: it holds bytes, or there is a source. A
+    /// new one is worth having when enough is expected from it. Whether it is there.
+    pub(crate) fn settle(&self, pipe: &mut Option<Pipe>, source: Option<Source<'_>>) -> bool {
+        match (&pipe, source) {
+            (None, Some(source)) if source.expected >= SPLICED_MIN => *pipe = self.lend(),
+            (Some(used), None) if used.is_empty() => *pipe = None,
             _ => {}
         }
         pipe.is_some()
@@ -87,6 +87,16 @@ impl Pipes {
             home: Rc::clone(shelf),
         })
     }
+}
+
+/// What a pipe may take from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) socket: &'a TcpStream,
+    /// At most so many bytes.
+    pub(crate) left: u64,
+    /// So many are likely to come.
+    pub(crate) expected: u64,
 }
 
 /// What a step moved.
@@ -125,14 +135,14 @@ impl Pipe {
     /// any more has failed.
     pub(crate) fn poll_step(
         &mut self,
-        from: Option<(&TcpStream, u64)>,
+        from: Option<Source<'_>>,
         to: Option<&TcpStream>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Step, Broken>> {
         let gone = || io::Error::from(io::ErrorKind::NotConnected);
         if self.is_empty() {
-            let (from, left) = from.ok_or_else(gone).map_err(Broken::Source)?;
-            let took = ready!(self.poll_take(from, left, cx));
+            let from = from.ok_or_else(gone).map_err(Broken::Source)?;
+            let took = ready!(self.poll_take(from, cx));
             Poll::Ready(took.map(Step::Took).map_err(Broken::Source))
         } else {
             let to = to.ok_or_else(gone).map_err(Broken::Sink)?;
@@ -141,18 +151,13 @@ impl Pipe {
         }
     }
 
-    fn poll_take(
-        &mut self,
-        from: &TcpStream,
-        left: u64,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        let count = usize::try_from(left).map_or(PIPE_SIZE, |left| left.min(PIPE_SIZE));
+    fn poll_take(&mut self, from: Source<'_>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let count = usize::try_from(from.left).map_or(PIPE_SIZE, |left| left.min(PIPE_SIZE));
         let ends = self.ends()?;
-        let take = || shift(from, &ends.write, count);
+        let take = || shift(from.socket, &ends.write, count);
         self.held = loop {
-            ready!(from.poll_read_ready(cx))?;
-            match from.try_io(Interest::READABLE, take) {
+            ready!(from.socket.poll_read_ready(cx))?;
+            match from.socket.try_io(Interest::READABLE, take) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 took => break took?,
             }
@@ -219,7 +224,12 @@ mod tests {
     }
 
     async fn step(pipe: &mut Pipe, from: &TcpStream, to: &TcpStream, left: u64) -> Step {
-        let step = poll_fn(|cx| pipe.poll_step(Some((from, left)), Some(to), cx)).await;
+        let from = Source {
+            socket: from,
+            left,
+            expected: left,
+        };
+        let step = poll_fn(|cx| pipe.poll_step(Some(from), Some(to), cx)).await;
         step.expect("both sides are there")
     }
 

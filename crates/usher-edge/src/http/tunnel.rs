@@ -10,13 +10,28 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::buffer::{Buffer, LARGE};
 use super::deadline::Deadline;
-use super::splice::{Broken, Pipe, Pipes, Step};
+use super::splice::{Broken, Pipe, Pipes, Source, Step};
 use super::stream::Stream;
+
+/// One side of a tunnel: a connection or a stream of one.
+pub(crate) trait Side: AsyncRead + AsyncWrite + Unpin {
+    /// The socket, if its bytes are those of the tunnel.
+    fn plain(&self) -> Option<&TcpStream> {
+        None
+    }
+}
+
+impl Side for Stream {
+    fn plain(&self) -> Option<&TcpStream> {
+        Stream::plain(self)
+    }
+}
 
 /// One direction.
 struct Way {
@@ -46,8 +61,8 @@ impl Way {
     /// Moves what can be moved. Ready when the end was passed on.
     fn poll(
         &mut self,
-        from: &mut Stream,
-        to: &mut Stream,
+        from: &mut impl Side,
+        to: &mut impl Side,
         cx: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
         loop {
@@ -90,14 +105,18 @@ impl Way {
     /// One step through the pipe, which is given back with a short piece.
     fn poll_splice(
         &mut self,
-        from: &Stream,
-        to: &Stream,
+        from: &impl Side,
+        to: &impl Side,
         cx: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
         let Some(pipe) = &mut self.pipe else {
             return Poll::Ready(Ok(()));
         };
-        let source = from.plain().map(|from| (from, u64::MAX));
+        let source = from.plain().map(|socket| Source {
+            socket,
+            left: u64::MAX,
+            expected: u64::MAX,
+        });
         match ready!(pipe.poll_step(source, to.plain(), cx)) {
             Ok(Step::Took(0)) => {
                 self.pipe = None;
@@ -130,8 +149,8 @@ pub(crate) struct Passed {
 ///
 /// The reason word for what ended it, unless both ends closed in an orderly way.
 pub(crate) async fn run(
-    (client, client_said): (&mut Stream, Buffer),
-    (endpoint, endpoint_said): (&mut Stream, Buffer),
+    (client, client_said): (&mut impl Side, Buffer),
+    (endpoint, endpoint_said): (&mut impl Side, Buffer),
     pipes: &Pipes,
     deadline: &mut Deadline,
     idle: Duration,

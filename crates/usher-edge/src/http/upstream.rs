@@ -5,6 +5,10 @@
 //! that the endpoint closed, or on which it said something unasked, is never used again: its
 //! socket is asked at check-out, which costs a system call only when an event came in for it.
 
+mod http2;
+mod shared;
+mod side;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
@@ -28,9 +32,14 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use usher_core::catalog::Address;
 use usher_core::snapshot::{EndpointView, TlsProfile, Transport};
 
+pub(crate) use self::http2::{Http2, Kept, Terms};
+use self::shared::Shared;
+pub(crate) use self::shared::{Dialled, Opened};
+pub(crate) use self::side::{Deaf, Http1, Unanswered, Upstream};
 use super::book::Connected;
+use super::buffer::BufferPool;
 use super::refusal::Failure;
-use super::settings::Timeouts;
+use super::settings::{Settings, Timeouts};
 use super::stream::Stream;
 use crate::resolve::Addresses;
 use crate::tls::{self, ClientConfigs, TlsFailure, TrustProfile};
@@ -40,6 +49,10 @@ const IDLE_PER_ENDPOINT_MAX: usize = 512;
 
 /// Idle connections that one core keeps in all.
 const IDLE_MAX: usize = 8 * 1024;
+
+/// What is spoken, as TLS names it.
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
 
 /// Between two looks for idle connections that are too old or closed by their endpoint.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -58,6 +71,8 @@ pub enum ConnectFailure {
     Tls,
     /// Its certificate is not valid for it.
     Certificate,
+    /// It was to speak HTTP/2 and does not.
+    Http2,
 }
 
 impl ConnectFailure {
@@ -65,6 +80,7 @@ impl ConnectFailure {
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
+            ConnectFailure::Http2 => 520,
             ConnectFailure::Refused => 521,
             ConnectFailure::Timeout => 522,
             ConnectFailure::Unreachable => 523,
@@ -82,6 +98,7 @@ impl ConnectFailure {
             ConnectFailure::Unreachable => "unreachable",
             ConnectFailure::Tls => "tls-handshake",
             ConnectFailure::Certificate => "certificate",
+            ConnectFailure::Http2 => "no-http2",
         }
     }
 
@@ -116,7 +133,6 @@ pub(crate) struct Target<'a> {
 struct Identity {
     endpoint: u64,
     port: u16,
-    ip: IpAddr,
     tls: Option<OwnTls>,
 }
 
@@ -162,7 +178,7 @@ impl Target<'_> {
         tls && identity.endpoint == self.endpoint.id.short() && identity.port == self.transport.port
     }
 
-    fn identity(&self, ip: IpAddr) -> Identity {
+    fn identity(&self) -> Identity {
         let tls = self.transport.tls.map(|profile| OwnTls {
             verify: profile.verify,
             sni: self.sni.into(),
@@ -174,7 +190,6 @@ impl Target<'_> {
         Identity {
             endpoint: self.endpoint.id.short(),
             port: self.transport.port,
-            ip,
             tls,
         }
     }
@@ -184,6 +199,7 @@ impl Target<'_> {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) io: Stream,
+    ip: IpAddr,
     hash: u64,
     identity: Rc<Identity>,
     /// It served a request before, so the endpoint may have closed it meanwhile.
@@ -217,9 +233,10 @@ struct Idle {
     until: Instant,
 }
 
-/// The idle connections of one core.
+/// The connections of one core that nobody holds, and those that are shared.
 #[derive(Debug, Default)]
 pub struct Pool {
+    shared: Shared,
     idle: RefCell<HashMap<u64, Vec<Idle>, std::hash::BuildHasherDefault<Identical>>>,
     count: Cell<usize>,
     sweeping: Cell<bool>,
@@ -272,7 +289,7 @@ impl Pool {
             self.count.set(self.count.get() - 1);
             let moved = current
                 .as_ref()
-                .is_some_and(|all| !all.contains(&connection.identity.ip));
+                .is_some_and(|all| !all.contains(&connection.ip));
             if until > now && !moved && connection.is_quiet() {
                 return Some(connection);
             }
@@ -333,12 +350,51 @@ async fn sweep(pool: Weak<Pool>) {
     }
 }
 
-/// Makes a new connection. `told` hears why TLS failed: the failure itself has no room for it.
+/// Makes a new connection for HTTP/1.1. `told` hears why TLS failed: the failure itself has no room
+/// for it.
 pub(crate) async fn connect(
     target: &Target<'_>,
     timeouts: &Timeouts,
     addresses: &Addresses,
     clients: &ClientConfigs,
+    told: impl FnOnce(IpAddr, &dyn fmt::Display),
+) -> Result<Connection, ConnectFailure> {
+    let offered: &[&[u8]] = if target.transport.http2 {
+        &[HTTP1]
+    } else {
+        &[]
+    };
+    make(target, timeouts, addresses, clients, offered, told).await
+}
+
+/// Makes a new connection for HTTP/2, or for HTTP/1.1 where the endpoint prefers that.
+pub(crate) async fn dial(
+    target: &Target<'_>,
+    settings: &Settings,
+    addresses: &Addresses,
+    clients: &ClientConfigs,
+    buffers: &BufferPool,
+    told: impl FnOnce(IpAddr, &dyn fmt::Display),
+) -> Result<Dialled, ConnectFailure> {
+    let (timeouts, offered) = (&settings.timeouts, &[HTTP2, HTTP1]);
+    let connection = make(target, timeouts, addresses, clients, offered, told).await?;
+    if let Stream::Tls(tls) = &connection.io
+        && tls.get_ref().1.alpn_protocol() != Some(HTTP2)
+    {
+        return Ok(Dialled::Http1(connection));
+    }
+    let Connection { io, ip, .. } = connection;
+    let header_bytes = settings.limits.header_bytes;
+    let greeted = shared::greet(io, ip, buffers, header_bytes, timeouts.connect).await?;
+    Ok(Dialled::Http2(Box::new(greeted)))
+}
+
+async fn make(
+    target: &Target<'_>,
+    timeouts: &Timeouts,
+    addresses: &Addresses,
+    clients: &ClientConfigs,
+    offered: &[&[u8]],
     told: impl FnOnce(IpAddr, &dyn fmt::Display),
 ) -> Result<Connection, ConnectFailure> {
     let socket = match &target.endpoint.address {
@@ -355,7 +411,7 @@ pub(crate) async fn connect(
     let io = match target.transport.tls {
         None => Stream::Plain(socket),
         Some(profile) => {
-            let handshake = handshake(socket, &profile, target.sni, clients);
+            let handshake = handshake(socket, &profile, target.sni, clients, offered);
             // Boxed: a handshake is rare and large, and would set the size of every exchange.
             match timeout(timeouts.tls_handshake, Box::pin(handshake)).await {
                 Ok(Ok(tls)) => Stream::Tls(tls),
@@ -376,8 +432,9 @@ pub(crate) async fn connect(
     };
     Ok(Connection {
         io,
+        ip,
         hash: target.hash(),
-        identity: Rc::new(target.identity(ip)),
+        identity: Rc::new(target.identity()),
         reused: false,
         _counted: None,
     })
@@ -411,6 +468,7 @@ async fn handshake(
     profile: &TlsProfile<'_>,
     sni: &str,
     clients: &ClientConfigs,
+    offered: &[&[u8]],
 ) -> Result<Box<TlsStream<TcpStream>>, (ConnectFailure, String)> {
     let trust = TrustProfile {
         verify: profile.verify,
@@ -425,7 +483,9 @@ async fn handshake(
     let config = config.ok_or_else(|| failed("its trust is being reloaded".to_owned()))?;
     let name = ServerName::try_from(sni.to_owned())
         .map_err(|_| failed(format!("{sni:?} is no name that a certificate can have")))?;
+    let offered = offered.iter().map(|protocol| protocol.to_vec()).collect();
     match TlsConnector::from(Arc::clone(config))
+        .with_alpn(offered)
         .connect(name, socket)
         .await
     {
@@ -482,6 +542,7 @@ mod tests {
             let transport = Transport {
                 port: self.view.port.expect("port"),
                 tls: None,
+                http2: false,
             };
             Target {
                 endpoint: &self.view,
@@ -577,7 +638,7 @@ mod tests {
             for target in [other_port, secure] {
                 assert!(pool.take(&target, &endpoint.addresses).is_none());
             }
-            let own = secure.identity(Ipv4Addr::LOCALHOST.into());
+            let own = secure.identity();
             assert!(secure.is(&own));
             let strict = TlsProfile {
                 verify: true,

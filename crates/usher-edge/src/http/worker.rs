@@ -13,6 +13,7 @@ use usher_core::time::Mono;
 use super::access_log::Batch;
 use super::buffer::BufferPool;
 use super::h1::Desks;
+use super::h2::Kits;
 use super::ledger::Tally;
 use super::plane::{Plane, View};
 use super::record::Record;
@@ -27,6 +28,7 @@ pub struct Worker {
     buffers: BufferPool,
     pipes: Pipes,
     desks: Desks,
+    kits: Kits,
     upstream: Rc<upstream::Pool>,
     view: RefCell<Rc<View>>,
     chance: Cell<u64>,
@@ -45,6 +47,7 @@ impl Worker {
             buffers: BufferPool::default(),
             pipes: Pipes::default(),
             desks: Desks::default(),
+            kits: Kits::default(),
             upstream: upstream::Pool::new(),
             view,
             chance: Cell::new(seed),
@@ -83,6 +86,11 @@ impl Worker {
     /// What HTTP/1 requests are parsed into.
     pub(crate) fn desks(&self) -> &Desks {
         &self.desks
+    }
+
+    /// What HTTP/2 streams are carried out with.
+    pub(crate) fn kits(&self) -> &Kits {
+        &self.kits
     }
 
     /// Connections to endpoints.

@@ -50,6 +50,11 @@ pub(crate) fn is_forwarded(name: &[u8]) -> bool {
     Field::new(Span::default(), Span::default(), FieldName::of(name), name).forwarded
 }
 
+/// Whether a field of this name may stand in a trailer section that is passed on.
+pub(crate) fn is_trailer(name: &[u8]) -> bool {
+    FieldName::allowed_in_trailers(name)
+}
+
 /// A piece of the buffer that was parsed, as two offsets: heads outlive no buffer and own none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {

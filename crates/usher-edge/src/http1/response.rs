@@ -6,7 +6,8 @@ use super::field::only;
 use super::framing::{Announced, announced};
 use super::scan::{Scan, Step, tokenise};
 use super::{
-    BodyLength, FieldName, Fields, HeadLimits, Method, Parsed, ResponseFault, Span, Version,
+    BodyLength, Field, FieldName, Fields, HeadFault, HeadLimits, Method, Parsed, ResponseFault,
+    Span, Version,
 };
 
 /// What every status line starts with.
@@ -64,6 +65,68 @@ impl ResponseHead {
     /// An empty one.
     pub fn new() -> ResponseHead {
         ResponseHead::default()
+    }
+
+    /// Takes the head of an answer over HTTP/2, and writes its fields to `buf` for the spans to
+    /// point into: what a client's side is given is the same whichever version the endpoint
+    /// speaks. `ends`: no body follows.
+    ///
+    /// # Errors
+    /// As for a head over HTTP/1.1: what may not stand in one must not be passed on.
+    pub(crate) fn receive<'a>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        ends: bool,
+        asked: Asked,
+        limits: &HeadLimits,
+        buf: &mut Vec<u8>,
+    ) -> Result<(), ResponseFault> {
+        self.reset();
+        buf.clear();
+        for (name, value) in fields {
+            let start = buf.len();
+            if start + name.len() + value.len() > limits.head_bytes {
+                return Err(HeadFault::TooLarge.into());
+            }
+            buf.extend_from_slice(name);
+            let middle = buf.len();
+            buf.extend_from_slice(value);
+            let (name_span, value_span) = (Span::new(start, middle), Span::new(middle, buf.len()));
+            let field = Field::new(name_span, value_span, FieldName::of(name), name);
+            self.fields.push(field);
+        }
+        if self.fields.iter().len() > limits.fields {
+            return Err(HeadFault::TooManyFields.into());
+        }
+        if !(100..=599).contains(&status) {
+            return Err(ResponseFault::Status);
+        }
+        // Other framing cannot stand in a head over HTTP/2.
+        let announced = announced(&self.fields, buf, Version::Http11)?;
+        if let Announced::Length(length) = announced {
+            self.content_length = Some(length);
+        }
+        (self.status, self.len, self.keep_alive) = (status, buf.len(), true);
+        if asked.websocket && (200..300).contains(&status) {
+            // The answer to an extended CONNECT (RFC 8441) is 200 where HTTP/1.1 has 101.
+            (self.kind, self.status) = (ResponseKind::Switching, 101);
+        } else if status == 101 {
+            return Err(ResponseFault::Switching);
+        } else if status < 200 {
+            self.kind = ResponseKind::Interim;
+        } else {
+            self.body = match announced {
+                _ if asked.method == Method::Head || matches!(status, 204 | 304) => {
+                    BodyLength::Empty
+                }
+                // Over HTTP/1.1 this must be announced.
+                _ if ends => BodyLength::Exactly(0),
+                Announced::Length(length) => BodyLength::Exactly(length),
+                Announced::Chunked | Announced::Nothing => BodyLength::Chunked,
+            };
+        }
+        Ok(())
     }
 
     /// Forgets a head that was read in part.

@@ -9,6 +9,7 @@
 mod support;
 
 mod documents;
+mod grpc;
 mod handover;
 mod load;
 mod numbers;

@@ -1,6 +1,7 @@
 //! Programs of others: nginx as an endpoint, clients to be run to their end.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -47,6 +48,42 @@ pub fn try_run(program: impl AsRef<OsStr>, args: &[&str]) -> Output {
                 program.display()
             )
         })
+}
+
+/// The Python of `scripts/setup`.
+pub fn python() -> PathBuf {
+    root().join(".tools/venv/bin/python")
+}
+
+/// A server that prints its address when it listens.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    pub fn start(program: &Path, args: &[&str]) -> Self {
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e} (scripts/setup test makes it)", program.display()));
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().parse();
+        let address = address.unwrap_or_else(|_| panic!("no address: {line:?}"));
+        Self { child, address }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// nginx with a configuration of its own, serving [`DOCUMENTS`] under `/doc/`.

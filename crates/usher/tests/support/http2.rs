@@ -140,6 +140,11 @@ impl Frames {
         frames
     }
 
+    /// Over a connection that has begun already.
+    pub fn of(wire: Wire) -> Self {
+        Self(wire)
+    }
+
     pub fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         self.try_send(kind, flags, stream, payload)
             .unwrap_or_else(|e| panic!("send: {e}"));

@@ -125,14 +125,20 @@ impl Pair {
         self.der == *shown
     }
 
-    /// A server's side of a connection with this certificate; None when the handshake fails.
-    pub fn accept(&self, mut socket: TcpStream) -> Option<Wire> {
+    /// A server that shows this certificate and speaks these protocols.
+    pub fn server(&self, alpn: &[&str]) -> Arc<ServerConfig> {
         let key = rustls::pki_types::PrivatePkcs8KeyDer::from(self.key_pair.serialize_der());
-        let config = ServerConfig::builder()
+        let mut config = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(vec![self.der.clone()], key.into())
             .unwrap();
-        let mut session = ServerConnection::new(Arc::new(config)).unwrap();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+
+    /// A server's side of a connection with this certificate; None when the handshake fails.
+    pub fn accept(&self, mut socket: TcpStream) -> Option<Wire> {
+        let mut session = ServerConnection::new(self.server(&[])).unwrap();
         while session.is_handshaking() {
             session.complete_io(&mut socket).ok()?;
         }

@@ -8,8 +8,9 @@
 //! streams at once, header bytes, bytes in flight, streams that it opens only to abandon them, and
 //! the time in which nothing happens.
 
-mod heads;
+pub(crate) mod flow;
 mod request;
+mod sight;
 mod stream;
 
 use std::cell::{Cell, RefCell};
@@ -27,7 +28,9 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use self::heads::{HeadClock, Watched};
+use self::sight::{Sight, Watched};
+pub(crate) use self::stream::Kits;
+use super::coalesced::Coalesced;
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
 use super::drain::Wait;
@@ -43,7 +46,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// Bytes of answers that wait in memory for one stream's client.
-const SEND_BUFFER_MAX: usize = 64 * 1024;
+const SEND_BUFFER_MAX: usize = 32 * 1024;
 
 /// Streams that a client resets before we have seen them, at one time.
 const RESETS_PENDING_MAX: usize = 32;
@@ -64,8 +67,16 @@ pub(crate) async fn serve(worker: Rc<Worker>, io: Prefixed, conn: ConnInfo) {
 async fn run(worker: Rc<Worker>, io: Prefixed, conn: ConnInfo) {
     let view = worker.view();
     let within = view.settings.timeouts.client_header;
-    let (io, head) = Watched::new(io);
-    let shaken = timeout(within, builder(&view.settings).handshake(io)).await;
+    let wire = Coalesced::new(io, worker.buffers());
+    let (io, sight) = Watched::new(wire.clone());
+    let mut handshake = builder(&view.settings).handshake(io);
+    let handshake = poll_fn(|cx| {
+        let shaken = Pin::new(&mut handshake).poll(cx);
+        // What cannot be sent now goes with the first frames.
+        let _ = wire.poll_send(cx);
+        shaken
+    });
+    let shaken = timeout(within, handshake).await;
     let connection: Connection<Watched, Bytes> = match shaken {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
@@ -84,7 +95,8 @@ async fn run(worker: Rc<Worker>, io: Prefixed, conn: ConnInfo) {
         streams: Rc::new(Streams::new(conn)),
         worker,
         connection,
-        head,
+        wire,
+        sight,
         drain: Some(drain),
         deadline: Deadline::new(within),
         fresh: true,
@@ -97,6 +109,7 @@ fn builder(settings: &Settings) -> Builder {
     let mut builder = Builder::new();
     let header_bytes = u32::try_from(settings.limits.header_bytes).unwrap_or(u32::MAX);
     builder
+        .enable_connect_protocol()
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(header_bytes)
         .initial_window_size(STREAM_WINDOW)
@@ -183,8 +196,12 @@ impl Drop for Active {
 }
 
 /// What happens next on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be one for each request"
+)]
 enum Event {
-    Request(Box<(Request<RecvStream>, SendResponse<Bytes>)>),
+    Request(Request<RecvStream>, SendResponse<Bytes>),
     /// All is said, or the client broke a rule that ends the connection.
     Over(Option<h2::Error>),
     /// The listener is going away.
@@ -193,15 +210,16 @@ enum Event {
     Idle,
     /// A request head took too long.
     Slow,
-    /// The client opens streams only to abandon them.
-    Abuse,
+    /// The client makes work that serves nobody: the word for it.
+    Abuse(&'static str),
 }
 
 struct Driver {
     worker: Rc<Worker>,
     streams: Rc<Streams>,
     connection: Connection<Watched, Bytes>,
-    head: Rc<HeadClock>,
+    wire: Coalesced<Prefixed>,
+    sight: Rc<Sight>,
     /// `None` once it has started.
     drain: Option<Wait>,
     deadline: Deadline,
@@ -215,9 +233,9 @@ impl Driver {
     async fn run(mut self) {
         loop {
             match poll_fn(|cx| self.poll(cx)).await {
-                Event::Request(accepted) => {
+                Event::Request(request, respond) => {
                     self.fresh = false;
-                    self.begin(*accepted);
+                    self.begin(request, respond);
                 }
                 Event::Drain => self.connection.graceful_shutdown(),
                 Event::Idle | Event::Slow if self.ending => return,
@@ -227,8 +245,8 @@ impl Driver {
                     self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     self.end();
                 }
-                Event::Abuse => {
-                    self.worker.count_error("h2-abandoned-streams");
+                Event::Abuse(word) => {
+                    self.worker.count_error(word);
                     self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     self.end();
                 }
@@ -256,15 +274,21 @@ impl Driver {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if self.streams.abandoned.get() > ABANDONED_MAX && !self.ending {
-            return Poll::Ready(Event::Abuse);
+            return Poll::Ready(Event::Abuse("h2-abandoned-streams"));
+        }
+        if !self.ending && self.sight.is_noisy() {
+            return Poll::Ready(Event::Abuse("h2-noise"));
         }
         match self.connection.poll_accept(cx) {
             Poll::Ready(Some(Ok(accepted))) => {
-                return Poll::Ready(Event::Request(Box::new(accepted)));
+                return Poll::Ready(Event::Request(accepted.0, accepted.1));
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Over(Some(error))),
             Poll::Ready(None) => return Poll::Ready(Event::Over(None)),
             Poll::Pending => {}
+        }
+        if let Poll::Ready(Err(_)) = self.wire.poll_send(cx) {
+            return Poll::Ready(Event::Over(None));
         }
         if let Some(drain) = &mut self.drain
             && Pin::new(drain).poll(cx).is_ready()
@@ -290,7 +314,7 @@ impl Driver {
         }
         let timeouts = &self.worker.view().settings.timeouts;
         let head = self
-            .head
+            .sight
             .since()
             .map(|since| since + timeouts.client_header);
         if let Some(due) = head {
@@ -308,7 +332,7 @@ impl Driver {
         (Some(self.streams.idle_since.get() + patience), Event::Idle)
     }
 
-    fn begin(&self, (request, respond): (Request<RecvStream>, SendResponse<Bytes>)) {
+    fn begin(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let active = Active::begin(&self.streams, &self.worker);
         spawn_local(async move {
             let well = stream::serve(&active.worker, &active.streams.conn, request, respond).await;

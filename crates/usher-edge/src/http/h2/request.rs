@@ -1,51 +1,110 @@
 //! What a request over HTTP/2 says, held to the same rules as one over HTTP/1.1.
 
-use bytes::Bytes;
-use http::{HeaderMap, Request};
+use h2::ext::Protocol;
+use http::HeaderMap;
+use http::request::Parts;
+use http::uri::PathAndQuery;
 
 use crate::http::client::RequestFields;
 use crate::http1::{
     self, BodyLength, FieldName, FramingFault, HeadFault, HeadLimits, Method, RequestFault,
 };
 
+/// A request head that is refused, and what it asked for as far as that is known.
+#[derive(Debug)]
+pub(super) struct Malformed {
+    pub(super) fault: RequestFault,
+    pub(super) method: http::Method,
+    pub(super) uri: http::Uri,
+}
+
 /// A request head that was checked.
 #[derive(Debug)]
 pub(super) struct Head {
-    pub(super) method: Method,
-    pub(super) method_name: String,
-    /// Path and query, or `*`.
-    pub(super) uri: String,
-    pub(super) authority: Bytes,
-    /// Lower case, without port and final dot.
-    pub(super) host: String,
+    parts: Parts,
     pub(super) fields: Received,
-    pub(super) body: BodyLength,
-    pub(super) expects: bool,
+    pub(super) checked: Checked,
 }
 
 impl Head {
-    /// Checks `request`; `ends` when no body follows.
-    pub(super) fn read<T>(
-        request: &mut Request<T>,
+    /// Checks `parts`; `ends` when no body follows.
+    pub(super) fn read(
+        mut parts: Parts,
         ends: bool,
         limits: &HeadLimits,
-    ) -> Result<Head, RequestFault> {
-        let map = std::mem::take(request.headers_mut());
+    ) -> Result<Head, Box<Malformed>> {
+        let fields = Received::new(std::mem::take(&mut parts.headers));
+        match Checked::of(&parts, &fields.map, ends, limits) {
+            Ok(checked) => Ok(Head {
+                parts,
+                fields,
+                checked,
+            }),
+            Err(fault) => Err(Box::new(Malformed {
+                fault,
+                method: parts.method,
+                uri: parts.uri,
+            })),
+        }
+    }
+    /// As the endpoint and the log are told.
+    pub(super) fn method_name(&self) -> &str {
+        if self.checked.websocket {
+            "GET"
+        } else {
+            self.parts.method.as_str()
+        }
+    }
+
+    /// Path and query, or `*`.
+    pub(super) fn uri(&self) -> &str {
+        let path = self.parts.uri.path_and_query();
+        path.map_or("*", PathAndQuery::as_str)
+    }
+
+    /// Whom the request is for, as the client said it.
+    pub(super) fn authority(&self) -> &[u8] {
+        authority(&self.parts.uri, &self.fields.map).unwrap_or_default()
+    }
+}
+
+/// What a request head says, once it was checked.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) method: Method,
+    /// Lower case, without port and final dot.
+    pub(super) host: String,
+    pub(super) body: BodyLength,
+    pub(super) expects: bool,
+    /// An extended CONNECT (RFC 8441). Everywhere else it is the GET that it is over HTTP/1.1.
+    pub(super) websocket: bool,
+}
+
+impl Checked {
+    fn of(
+        parts: &Parts,
+        map: &HeaderMap,
+        ends: bool,
+        limits: &HeadLimits,
+    ) -> Result<Checked, RequestFault> {
         if map.len() > limits.fields {
             return Err(HeadFault::TooManyFields.into());
         }
-        let method_name = request.method().as_str().to_owned();
-        let method = Method::of(method_name.as_bytes());
-        let authority = authority(request.uri(), &map)?;
-        let host = http1::host_of(&authority).ok_or(RequestFault::HostMalformed)?;
+        let websocket = match parts.extensions.get::<Protocol>() {
+            Some(protocol) if protocol.as_str().eq_ignore_ascii_case("websocket") => true,
+            Some(_) => return Err(RequestFault::Target),
+            None => false,
+        };
+        let method = match websocket {
+            true => Method::Get,
+            false => Method::of(parts.method.as_str().as_bytes()),
+        };
+        let authority = authority(&parts.uri, map)?;
+        let host = http1::host_of(authority).ok_or(RequestFault::HostMalformed)?;
         // ASCII, as the check saw to.
         let host = std::str::from_utf8(host).unwrap_or_default();
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        let uri = match request
-            .uri()
-            .path_and_query()
-            .map(http::uri::PathAndQuery::as_str)
-        {
+        let uri = match parts.uri.path_and_query().map(PathAndQuery::as_str) {
             // Refused by its method, whatever it asks for.
             None if method == Method::Connect => "*",
             None | Some("") => return Err(RequestFault::Target),
@@ -63,7 +122,6 @@ impl Head {
         if !visible || !form {
             return Err(RequestFault::Target);
         }
-        let uri = uri.to_owned();
         let expects = match map
             .get("expect")
             .map(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
@@ -71,37 +129,37 @@ impl Head {
             Some(false) => return Err(RequestFault::Expectation),
             expects => expects.is_some(),
         };
-        let body = body(&map, ends)?;
-        Ok(Head {
+        let body = if websocket {
+            BodyLength::Empty
+        } else {
+            body(map, ends)?
+        };
+        Ok(Checked {
             method,
-            method_name,
-            uri,
-            authority,
             host,
-            fields: Received::new(map),
             body,
             expects,
+            websocket,
         })
     }
 }
 
 /// Whom the request is for. `:authority` and `Host` may both be there, and then agree.
-fn authority(uri: &http::Uri, map: &HeaderMap) -> Result<Bytes, RequestFault> {
+fn authority<'a>(uri: &'a http::Uri, map: &'a HeaderMap) -> Result<&'a [u8], RequestFault> {
     let mut hosts = map.get_all("host").iter();
     let host = hosts.next().map(http::HeaderValue::as_bytes);
     if hosts.next().is_some() {
         return Err(RequestFault::HostRepeated);
     }
-    match (
-        uri.authority()
-            .map(|authority| authority.as_str().as_bytes()),
-        host,
-    ) {
+    let authority = uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
+    match (authority, host) {
         (None, None) => Err(RequestFault::HostMissing),
         (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
             Err(RequestFault::HostContradicts)
         }
-        (Some(found), _) | (None, Some(found)) => Ok(Bytes::copy_from_slice(found)),
+        (Some(found), _) | (None, Some(found)) => Ok(found),
     }
 }
 
@@ -137,12 +195,13 @@ pub(super) struct Received {
 
 impl Received {
     fn new(map: HeaderMap) -> Received {
-        let lines: Vec<&[u8]> = map
-            .get_all("cookie")
-            .iter()
-            .map(http::HeaderValue::as_bytes)
-            .collect();
-        let cookie = (lines.len() > 1).then(|| lines.join(&b"; "[..]));
+        let mut lines = map.get_all("cookie").iter();
+        let several = lines.next().and(lines.next()).is_some();
+        let cookie = several.then(|| {
+            let lines = map.get_all("cookie").iter();
+            let lines: Vec<&[u8]> = lines.map(http::HeaderValue::as_bytes).collect();
+            lines.join(&b"; "[..])
+        });
         Received { map, cookie }
     }
 }
@@ -173,7 +232,7 @@ mod tests {
     use super::*;
 
     fn read(uri: &str, fields: &[(&str, &str)], ends: bool) -> Result<Head, RequestFault> {
-        let mut builder = Request::builder().uri(uri);
+        let mut builder = http::Request::builder().uri(uri);
         for (name, value) in fields {
             builder = builder.header(*name, *value);
         }
@@ -182,16 +241,24 @@ mod tests {
             fields: 5,
             target_bytes: 30,
         };
-        Head::read(&mut builder.body(()).expect("a request"), ends, &limits)
+        Head::read(
+            builder.body(()).expect("a request").into_parts().0,
+            ends,
+            &limits,
+        )
+        .map_err(|malformed| malformed.fault)
     }
 
     #[test]
     fn whom_it_is_for() {
         let head = read("https://Shop.Example.com.:8443/a?b", &[], true).expect("fine");
-        assert_eq!((&*head.host, &*head.uri), ("shop.example.com", "/a?b"));
-        assert_eq!(head.authority, "Shop.Example.com.:8443");
+        assert_eq!(
+            (&*head.checked.host, head.uri()),
+            ("shop.example.com", "/a?b")
+        );
+        assert_eq!(head.authority(), b"Shop.Example.com.:8443");
         let head = read("/a", &[("host", "example.com")], true).expect("fine");
-        assert_eq!(head.host, "example.com");
+        assert_eq!(head.checked.host, "example.com");
         assert!(read("https://a.example/", &[("host", "A.example")], true).is_ok());
         let faults = [
             (read("/a", &[], true), RequestFault::HostMissing),
@@ -244,8 +311,9 @@ mod tests {
     #[test]
     fn how_the_body_is_announced() {
         let host = ("host", "a");
-        let of =
-            |fields: &[_], ends| read("/", &[&[host], fields].concat(), ends).map(|head| head.body);
+        let of = |fields: &[_], ends| {
+            read("/", &[&[host], fields].concat(), ends).map(|head| head.checked.body)
+        };
         assert_eq!(of(&[], true), Ok(BodyLength::Empty));
         assert_eq!(of(&[], false), Ok(BodyLength::Chunked));
         assert_eq!(

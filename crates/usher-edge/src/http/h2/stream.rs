@@ -1,19 +1,24 @@
 //! One stream: a request over HTTP/2 as the client's side of an exchange.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::request::Head;
+use super::flow;
+use super::request::{Head, Malformed};
 use crate::http::body::Next;
-use crate::http::buffer::Buffer;
+use crate::http::buffer::{Buffer, BufferPool};
 use crate::http::client::{Answer, Asked, Client, ClientFault};
 use crate::http::connection::ConnInfo;
 use crate::http::deadline::Deadline;
@@ -21,33 +26,71 @@ use crate::http::exchange::{self, Bench, End};
 use crate::http::forward::RequestId;
 use crate::http::record::{Record, path_of};
 use crate::http::refusal::Failure;
-use crate::http::stream::Stream;
+use crate::http::tunnel;
 use crate::http::worker::Worker;
-use crate::http1::{BodyLength, EncodeFault, Method, RequestFault};
+use crate::http1::{BodyLength, EncodeFault, Method, ResponseKind};
 
-/// Bytes that are copied into one DATA frame at a time.
-const PIECE_MAX: usize = 16 * 1024;
+/// What an exchange needs beside its stream. A stream is short, and making these is not free.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    bench: Bench,
+    deadline: Deadline,
+}
+
+/// The free kits of a core.
+#[derive(Debug, Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "they are lent and come back, and are too large to move"
+)]
+pub(crate) struct Kits(RefCell<Vec<Box<Kit>>>);
+
+/// How many a core keeps when nobody uses them.
+const KITS_MAX: usize = 256;
+
+/// A first deadline, which each exchange replaces by its own.
+const NEVER: Duration = Duration::from_secs(3600);
+
+impl Kits {
+    fn take(&self) -> Box<Kit> {
+        self.0.borrow_mut().pop().unwrap_or_else(|| {
+            Box::new(Kit {
+                bench: Bench::new(),
+                deadline: Deadline::new(NEVER),
+            })
+        })
+    }
+
+    fn give_back(&self, mut kit: Box<Kit>) {
+        let mut kits = self.0.borrow_mut();
+        if kits.len() < KITS_MAX {
+            kit.bench.shrink();
+            kits.push(kit);
+        }
+    }
+}
 
 /// Serves one request. False: the client abandoned it.
 pub(super) async fn serve(
     worker: &Rc<Worker>,
     conn: &ConnInfo,
-    mut request: Request<RecvStream>,
+    request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) -> bool {
     let started = Instant::now();
     let view = worker.view();
     let limits = exchange::limits(&view.settings);
     let ends = request.body().is_end_stream();
-    let mut deadline = Deadline::new(view.settings.timeouts.response_header);
-    let head = Head::read(&mut request, ends, &limits);
-    // What it asked for, to tell of it if it was refused.
-    let said = head
-        .is_err()
-        .then(|| (request.method().clone(), request.uri().clone()));
+    let mut kit = worker.kits().take();
+    let Kit { bench, deadline } = &mut *kit;
+    let (parts, receive) = request.into_parts();
+    let head = Head::read(parts, ends, &limits);
     let mut client = H2 {
-        method: head.as_ref().map_or(Method::Get, |head| head.method),
-        receive: request.into_body(),
+        method: head
+            .as_ref()
+            .map_or(Method::Get, |head| head.checked.method),
+        websocket: head.as_ref().is_ok_and(|head| head.checked.websocket),
+        receive,
         piece: Bytes::new(),
         received: 0,
         trailers: None,
@@ -58,34 +101,31 @@ pub(super) async fn serve(
     };
     let head = match head {
         Ok(head) => head,
-        Err(fault) => {
-            let refused = Refused {
-                fault,
-                said: said.unwrap_or_default(),
-                started,
-            };
-            refuse(worker, conn, &mut client, &mut deadline, refused).await;
+        Err(malformed) => {
+            deadline.set_after(view.settings.timeouts.body_idle);
+            refuse(worker, conn, &mut client, deadline, &malformed, started).await;
+            worker.kits().give_back(kit);
             return true;
         }
     };
     drop(view);
     let asked = Asked {
-        method: head.method,
-        method_name: &head.method_name,
-        uri: &head.uri,
-        authority: &head.authority,
-        host: &head.host,
+        method: head.checked.method,
+        method_name: head.method_name(),
+        uri: head.uri(),
+        authority: head.authority(),
+        host: &head.checked.host,
         fields: &head.fields,
-        body: head.body,
-        expects: head.expects,
-        websocket: false,
+        body: head.checked.body,
+        expects: head.checked.expects,
+        websocket: head.checked.websocket,
         protocol: "HTTP/2",
         started,
     };
-    let mut bench = Bench::new();
-    let end = exchange::run(worker, conn, &asked, &mut client, &mut bench, &mut deadline).await;
+    let end = exchange::run(worker, conn, &asked, &mut client, bench, deadline).await;
+    worker.kits().give_back(kit);
     match end {
-        End::Answered | End::Refused => {}
+        End::Answered | End::Refused | End::Tunnelled => {}
         End::Cut => {
             // A reset takes back what is queued; the connection first gets its turn to send it.
             tokio::task::yield_now().await;
@@ -96,24 +136,14 @@ pub(super) async fn serve(
     end != End::Over
 }
 
-/// A request that was not understood.
-struct Refused {
-    fault: RequestFault,
-    said: (http::Method, http::Uri),
-    started: Instant,
-}
-
-/// Answers it.
+/// Answers a request that was not understood.
 async fn refuse(
     worker: &Worker,
     conn: &ConnInfo,
     client: &mut H2,
     deadline: &mut Deadline,
-    Refused {
-        fault,
-        said: (method, uri),
-        started,
-    }: Refused,
+    Malformed { fault, method, uri }: &Malformed,
+    started: Instant,
 ) {
     let failure = Failure::new(fault.status().unwrap_or(400), fault.as_str());
     let request_id = RequestId::new(worker.draw());
@@ -160,6 +190,8 @@ async fn refuse(
 /// The client's side of one exchange.
 struct H2 {
     method: Method,
+    /// The request is the start of a WebSocket.
+    websocket: bool,
     receive: RecvStream,
     piece: Bytes,
     received: u64,
@@ -185,25 +217,6 @@ impl H2 {
         self.send = self.respond.send_response(response, ends).ok();
     }
 
-    /// Room for at most `wanted` bytes of body.
-    fn poll_room(
-        &mut self,
-        cx: &mut Context<'_>,
-        wanted: usize,
-    ) -> Poll<Result<usize, ClientFault>> {
-        let Some(send) = &mut self.send else {
-            return Poll::Ready(Err(ClientFault::Gone));
-        };
-        send.reserve_capacity(wanted.min(PIECE_MAX));
-        while send.capacity() == 0 {
-            match ready!(send.poll_capacity(cx)) {
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Poll::Ready(Err(ClientFault::Gone)),
-            }
-        }
-        Poll::Ready(Ok(send.capacity().min(wanted)))
-    }
-
     fn send_data(&mut self, data: Bytes, ends: bool) -> Result<(), ClientFault> {
         let send = self.send.as_mut().ok_or(ClientFault::Gone)?;
         send.send_data(data, ends).map_err(|_| ClientFault::Gone)
@@ -211,27 +224,28 @@ impl H2 {
 }
 
 impl Client for H2 {
+    type Io = H2;
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, ClientFault>> {
-        while self.piece.is_empty() {
-            match ready!(self.receive.poll_data(cx)) {
-                Some(Ok(data)) => {
-                    self.received += data.len() as u64;
-                    self.piece = data;
-                }
-                Some(Err(_)) => return Poll::Ready(Err(ClientFault::Gone)),
-                None => {
-                    let trailers = ready!(self.receive.poll_trailers(cx));
-                    return Poll::Ready(match trailers {
-                        Ok(trailers) => {
-                            self.trailers = trailers;
-                            Ok(Next::End)
-                        }
-                        Err(_) => Err(ClientFault::Gone),
-                    });
-                }
-            }
+        if self.websocket {
+            // What follows is not the request's body, but the tunnel's.
+            return Poll::Ready(Ok(Next::End));
         }
-        Poll::Ready(Ok(Next::Piece))
+        let had = self.piece.len();
+        match ready!(flow::poll_piece(&mut self.receive, &mut self.piece, cx)) {
+            Ok(true) => {
+                self.received += (self.piece.len() - had) as u64;
+                Poll::Ready(Ok(Next::Piece))
+            }
+            Ok(false) => match ready!(self.receive.poll_trailers(cx)) {
+                Ok(trailers) => {
+                    self.trailers = trailers;
+                    Poll::Ready(Ok(Next::End))
+                }
+                Err(_) => Poll::Ready(Err(ClientFault::Gone)),
+            },
+            Err(_) => Poll::Ready(Err(ClientFault::Gone)),
+        }
     }
 
     fn piece(&self) -> &[u8] {
@@ -239,9 +253,7 @@ impl Client for H2 {
     }
 
     fn advance(&mut self, count: usize) {
-        self.piece.advance(count);
-        // Fails for a stream that is gone, which needs no more room.
-        let _ = self.receive.flow_control().release_capacity(count);
+        flow::advance(&mut self.receive, &mut self.piece, count);
     }
 
     fn received(&self) -> u64 {
@@ -249,8 +261,7 @@ impl Client for H2 {
     }
 
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let fields = self.trailers.iter().flatten();
-        fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        self.trailers.iter().flat_map(flow::fields)
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -262,7 +273,7 @@ impl Client for H2 {
     }
 
     fn interim(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault> {
-        let response = response(answer.head.status, answer.forwarded())?;
+        let response = response(answer.head.status, flow::forwarded(answer)?)?;
         // A stream that is gone is noticed elsewhere.
         let _ = self.respond.send_informational(response);
         Ok(())
@@ -270,13 +281,21 @@ impl Client for H2 {
 
     fn respond(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault> {
         let head = answer.head;
-        let mut response = response(head.status, answer.forwarded())?;
+        if head.kind == ResponseKind::Switching {
+            // RFC 8441: it is 200 here, and the proof of HTTP/1.1 has no place.
+            let mut response = response(200, flow::forwarded(answer)?)?;
+            response.headers_mut().remove("sec-websocket-accept");
+            self.send_head(response, false);
+            return Ok(());
+        }
+        let mut response = response(head.status, flow::forwarded(answer)?)?;
         if let Some(length) = head.content_length.filter(|_| head.status != 204) {
             response
                 .headers_mut()
                 .insert(http::header::CONTENT_LENGTH, length.into());
         }
-        self.send_head(response, head.body == BodyLength::Empty);
+        let ends = matches!(head.body, BodyLength::Empty | BodyLength::Exactly(0));
+        self.send_head(response, ends);
         Ok(())
     }
 
@@ -288,7 +307,7 @@ impl Client for H2 {
         _closes: bool,
     ) -> Result<(), EncodeFault> {
         let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let mut response = response(status, fields)?;
+        let mut response = response(status, flow::headers(fields)?)?;
         let bare = matches!(status, 204 | 304);
         if !bare {
             response
@@ -308,17 +327,17 @@ impl Client for H2 {
         cx: &mut Context<'_>,
         piece: &[u8],
     ) -> Poll<Result<usize, ClientFault>> {
-        let room = ready!(self.poll_room(cx, piece.len()))?;
-        self.send_data(Bytes::copy_from_slice(&piece[..room]), false)?;
-        self.sent += room as u64;
-        Poll::Ready(Ok(room))
+        let send = self.send.as_mut().ok_or(ClientFault::Gone)?;
+        let sent = ready!(flow::poll_send(send, cx, piece)).map_err(|_| ClientFault::Gone)?;
+        self.sent += sent.len() as u64;
+        Poll::Ready(Ok(sent.len()))
     }
 
     fn finish<'a>(
         &mut self,
         trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<(), EncodeFault> {
-        let trailers = headers(trailers)?;
+        let trailers = flow::headers(trailers)?;
         if let Some(send) = self.send.as_mut().filter(|_| !trailers.is_empty()) {
             // Fails for a stream that has ended, with its head or by the client.
             let _ = send.send_trailers(trailers);
@@ -330,7 +349,9 @@ impl Client for H2 {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientFault>> {
         while !self.waiting.is_empty() {
-            let room = ready!(self.poll_room(cx, self.waiting.len()))?;
+            let send = self.send.as_mut().ok_or(ClientFault::Gone)?;
+            let room = ready!(flow::poll_room(send, cx, self.waiting.len()));
+            let room = room.map_err(|_| ClientFault::Gone)?;
             let data = self.waiting.split_to(room);
             self.sent += room as u64;
             self.send_data(data, self.waiting.is_empty())?;
@@ -342,29 +363,46 @@ impl Client for H2 {
         self.sent
     }
 
-    fn raw(&mut self) -> Option<(&mut Stream, &mut Buffer)> {
-        None
+    fn raw(&mut self, buffers: &BufferPool) -> (&mut H2, Buffer) {
+        (self, buffers.buffer())
     }
 }
 
-fn response<'a>(
-    status: u16,
-    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Response<()>, EncodeFault> {
+/// The stream as one side of a tunnel.
+impl tunnel::Side for H2 {}
+
+impl AsyncRead for H2 {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        flow::poll_read(&mut this.receive, &mut this.piece, cx, buf)
+    }
+}
+
+impl AsyncWrite for H2 {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        flow::poll_write(self.get_mut().send.as_mut(), cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(flow::shutdown(self.get_mut().send.as_mut()))
+    }
+}
+
+fn response(status: u16, headers: HeaderMap) -> Result<Response<()>, EncodeFault> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(status).map_err(|_| EncodeFault::StatusLine)?;
-    *response.headers_mut() = headers(fields)?;
+    *response.headers_mut() = headers;
     Ok(response)
-}
-
-fn headers<'a>(
-    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<HeaderMap, EncodeFault> {
-    let mut map = HeaderMap::new();
-    for (name, value) in fields {
-        let name = HeaderName::from_bytes(name).map_err(|_| EncodeFault::FieldName)?;
-        let value = HeaderValue::from_bytes(value).map_err(|_| EncodeFault::FieldValue)?;
-        map.append(name, value);
-    }
-    Ok(map)
 }

@@ -1,35 +1,93 @@
-//! Notices a request head that takes its time.
+//! Notices what `h2` does not show: a request head that takes its time, and frames without use.
 //!
 //! `h2` shows a request when its head is complete and says nothing before, so a client could send a
 //! head one byte a minute. This looks at the frame headers as they come by: a head has begun when
 //! a HEADERS frame has, and is over with the frame that says so.
+//!
+//! Frames that ask for nothing (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, empty DATA) cost a client
+//! nothing and us some work each. They come with requests, bodies and answers, so each of those
+//! buys some; a client that sends many more is noise.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::http::coalesced::Coalesced;
 use crate::http::stream::Prefixed;
 
 /// Bytes of the connection preface, and of a frame header.
 const PREFACE: usize = 24;
 const FRAME_HEADER: usize = 9;
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// Since when a request head is on its way.
-#[derive(Debug, Default)]
-pub(super) struct HeadClock(Cell<Option<Instant>>);
+/// Frames without use, not bought by others, that a client may send within [`NOISE_WITHIN`].
+const NOISE_MAX: u32 = 2_000;
+const NOISE_WITHIN: Duration = Duration::from_secs(60);
 
-impl HeadClock {
+/// How many of them a frame with use buys, and how many bytes that we send buy one.
+const BOUGHT_BY_FRAME: u32 = 16;
+const BYTES_FOR_ONE: u32 = 512;
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Sight {
+    since: Cell<Option<Instant>>,
+    noise: Cell<u32>,
+    /// Since when `noise` is counted.
+    counted_since: Cell<Instant>,
+    /// Bytes sent that have bought nothing yet.
+    sent: Cell<u32>,
+}
+
+impl Sight {
+    fn new() -> Sight {
+        Sight {
+            since: Cell::new(None),
+            noise: Cell::new(0),
+            counted_since: Cell::new(Instant::now()),
+            sent: Cell::new(0),
+        }
+    }
+
+    /// Since when a request head is on its way.
     pub(super) fn since(&self) -> Option<Instant> {
-        self.0.get()
+        self.since.get()
+    }
+
+    /// Whether the client sends little else than frames without use.
+    pub(super) fn is_noisy(&self) -> bool {
+        if self.noise.get() <= NOISE_MAX {
+            return false;
+        }
+        let counted_since = self.counted_since.replace(Instant::now());
+        self.noise.set(0);
+        counted_since.elapsed() < NOISE_WITHIN
+    }
+
+    fn frames(&self, useful: u32, useless: u32) {
+        let noise = self.noise.get() + useless;
+        self.noise
+            .set(noise.saturating_sub(useful * BOUGHT_BY_FRAME));
+    }
+
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            let sent = self.sent.get() + bytes as u32;
+            self.sent.set(sent % BYTES_FOR_ONE);
+            let bought = sent / BYTES_FOR_ONE;
+            self.noise.set(self.noise.get().saturating_sub(bought));
+        }
+        written
     }
 }
 
@@ -44,6 +102,9 @@ struct Frames {
     in_head: bool,
     /// `in_head` after the bytes to skip.
     in_head_next: bool,
+    /// Frames with and without use since they were counted.
+    useful: u32,
+    useless: u32,
 }
 
 impl Frames {
@@ -54,6 +115,8 @@ impl Frames {
             have: 0,
             in_head: false,
             in_head_next: false,
+            useful: 0,
+            useless: 0,
         }
     }
 
@@ -83,6 +146,11 @@ impl Frames {
     fn begin(&mut self) {
         let [a, b, c, kind, flags, ..] = self.header;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
+        if self.skip > 0 && matches!(kind, DATA | HEADERS) {
+            self.useful += 1;
+        } else {
+            self.useless += 1;
+        }
         if kind == HEADERS || kind == CONTINUATION {
             self.in_head_next = flags & END_HEADERS == 0;
             // An empty one is over at once.
@@ -94,21 +162,21 @@ impl Frames {
 /// A stream that is watched for slow heads.
 #[derive(Debug)]
 pub(super) struct Watched {
-    stream: Prefixed,
+    stream: Coalesced<Prefixed>,
     frames: Frames,
-    clock: Rc<HeadClock>,
+    sight: Rc<Sight>,
 }
 
 impl Watched {
-    pub(super) fn new(stream: Prefixed) -> (Watched, Rc<HeadClock>) {
-        let clock = Rc::<HeadClock>::default();
+    pub(super) fn new(stream: Coalesced<Prefixed>) -> (Watched, Rc<Sight>) {
+        let sight = Rc::new(Sight::new());
         (
             Watched {
                 stream,
                 frames: Frames::new(),
-                clock: Rc::clone(&clock),
+                sight: Rc::clone(&sight),
             },
-            clock,
+            sight,
         )
     }
 }
@@ -123,7 +191,10 @@ impl AsyncRead for Watched {
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
         this.frames.see(&buf.filled()[before..]);
-        let clock = &this.clock.0;
+        let useful = std::mem::take(&mut this.frames.useful);
+        this.sight
+            .frames(useful, std::mem::take(&mut this.frames.useless));
+        let clock = &this.sight.since;
         if !this.frames.in_head {
             clock.set(None);
         } else if clock.get().is_none() {
@@ -139,7 +210,9 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.sight.wrote(written)
     }
 
     fn poll_write_vectored(
@@ -147,7 +220,9 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.sight.wrote(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -207,5 +282,20 @@ mod tests {
             frame(CONTINUATION, END_HEADERS, b""),
         ];
         assert_eq!(in_head(&empty), (8..17).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn frames_without_use_are_bought_by_those_with_use_and_by_answers() {
+        let sight = Sight::new();
+        sight.frames(0, NOISE_MAX);
+        assert!(!sight.is_noisy());
+        sight.frames(2, 2 * BOUGHT_BY_FRAME + 1);
+        assert!(sight.is_noisy());
+        assert!(!sight.is_noisy(), "counted from the start again");
+        sight.frames(0, NOISE_MAX + 3);
+        for _ in 0..3 * BYTES_FOR_ONE / 256 {
+            let _ = sight.wrote(Poll::Ready(Ok(256)));
+        }
+        assert!(!sight.is_noisy());
     }
 }
