@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::affinity::{Pin, PinKey};
-use crate::catalog::{BalancerIx, EndpointIx, PoolIx};
+use crate::catalog::{BalancerIx, CookieMarks, EndpointIx, PoolIx, SameSite};
 use crate::rules::Transforms;
 use crate::time::Wall;
 
@@ -164,13 +164,22 @@ pub struct PinAction {
     pub ttl: Duration,
     /// The key in the table of the node; `None`: it goes into a cookie.
     pub key: Option<PinKey>,
+    /// How that cookie is marked, as far as the load balancer or a rule says.
+    pub marks: CookieMarks,
 }
 
 /// A [`PinAction`] with the pin itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinOrder {
     /// Seal it and send it as a cookie that lasts until it ends.
-    SetCookie(Pin),
+    SetCookie {
+        /// The pin.
+        pin: Pin,
+        /// Whether the cookie is for TLS only.
+        secure: bool,
+        /// From where browsers send it. Never auto.
+        same_site: SameSite,
+    },
     /// Keep it under this key until it ends, in place of what is there.
     Remember(PinKey, Pin),
 }

@@ -422,7 +422,15 @@ impl Snapshot {
         };
         match action.key {
             Some(key) => PinOrder::Remember(key, pin),
-            None => PinOrder::SetCookie(pin),
+            None => {
+                let https_only = self.topology.route(balancer).https_only;
+                let (secure, same_site) = action.marks.resolve(https_only);
+                PinOrder::SetCookie {
+                    pin,
+                    secure,
+                    same_site,
+                }
+            }
         }
     }
 

@@ -363,7 +363,7 @@ impl World {
         self.figures.draining += u64::from(health.state == EndpointState::Draining);
         if let Some(action) = first.action {
             match snapshot.pin(ix, &action) {
-                PinOrder::SetCookie(pin) => {
+                PinOrder::SetCookie { pin, .. } => {
                     let pin = Pin::decode(&pin.encode()).ok_or("a pin does not come back")?;
                     self.crowd.visitors[who].cookies.insert(balancer.id, pin);
                 }

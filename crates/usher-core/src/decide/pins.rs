@@ -176,6 +176,7 @@ impl<C: Counts> Case<'_, C> {
             since: self.time,
             ttl: self.plan.ttl,
             key,
+            marks: self.plan.attributes.marks,
         };
         let change = |outcome, action| PinChange { outcome, action };
         let first = attempts.first;

@@ -431,7 +431,7 @@ impl Front {
         let mut set = "";
         if let Some(action) = change.action {
             match snapshot.pin(forward.balancer, &action) {
-                PinOrder::SetCookie(pin) => {
+                PinOrder::SetCookie { pin, .. } => {
                     set = " set";
                     self.cookie.set(Some(pin));
                 }
