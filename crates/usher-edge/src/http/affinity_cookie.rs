@@ -9,8 +9,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 use memchr::memmem;
-use usher_core::catalog::{CookieMarks, SameSite};
+use usher_core::catalog::SameSite;
 use usher_core::time::Wall;
+
+use crate::http1::{EncodeFault, write_field};
 
 /// Its name.
 pub const NAME: &str = "__cflb";
@@ -46,6 +48,26 @@ pub fn others(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .into_iter()
         .filter(|line| !line.is_empty())
         .chain(searched.into_iter().flatten())
+}
+
+/// Appends `line`, the value of a field with this `name`, in HTTP/1 form and without ours; nothing
+/// when no other cookie is in it.
+///
+/// # Errors
+/// Name or value are not those of a field.
+pub(crate) fn write_others(out: &mut Vec<u8>, name: &[u8], line: &[u8]) -> Result<(), EncodeFault> {
+    let mut pieces = others(line);
+    let Some(first) = pieces.next() else {
+        return Ok(());
+    };
+    write_field(out, name, first)?;
+    for piece in pieces {
+        // In place of the end of the line.
+        out.truncate(out.len() - 2);
+        out.extend_from_slice(piece);
+        out.extend_from_slice(b"\r\n");
+    }
+    Ok(())
 }
 
 struct Others<'a> {
@@ -108,19 +130,17 @@ fn value(cookie: &[u8]) -> Option<&[u8]> {
 
 /// The value of the field `Set-Cookie` that gives `value` to a visitor, from `created` on for `ttl`.
 ///
-/// `marks` are resolved for the zone, see [`CookieMarks::resolve`]. There is no `Domain`: the cookie is
-/// for this host only.
+/// There is no `Domain`: the cookie is for this host only.
 #[must_use]
 pub fn set_cookie(
     value: &str,
-    marks: CookieMarks,
-    always_use_https: bool,
+    secure: bool,
+    same_site: SameSite,
     created: Wall,
     ttl: Duration,
 ) -> String {
     // The last second that the format can say.
     const LAST: u64 = 253_402_300_799;
-    let (secure, same_site) = marks.resolve(always_use_https);
     debug_assert_ne!(same_site, SameSite::Auto);
     let created = Duration::from_millis(u64::try_from(created.as_millis()).unwrap_or(0));
     let expires = created.saturating_add(ttl).min(Duration::from_secs(LAST));
@@ -141,10 +161,8 @@ pub fn set_cookie(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use usher_core::catalog::Secure;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_cookie_is_found_among_others() {
@@ -224,29 +242,30 @@ mod tests {
     #[test]
     fn a_visitor_gets_the_cookie_for_this_host_and_this_long() {
         let created = Wall::from_millis(1_790_000_000_500);
-        let auto = CookieMarks::default();
+        let ttl = Duration::from_secs(82_800);
         assert_eq!(
-            set_cookie("abc", auto, false, created, Duration::from_secs(82_800)),
+            set_cookie("abc", false, SameSite::Lax, created, ttl),
             "__cflb=abc; Path=/; Expires=Tue, 22 Sep 2026 13:13:20 GMT; Max-Age=82800; HttpOnly; SameSite=Lax"
         );
         assert_eq!(
-            set_cookie("abc", auto, true, created, Duration::from_secs(1800)),
+            set_cookie(
+                "abc",
+                true,
+                SameSite::None,
+                created,
+                Duration::from_secs(1800)
+            ),
             "__cflb=abc; Path=/; Expires=Mon, 21 Sep 2026 14:43:20 GMT; Max-Age=1800; HttpOnly; SameSite=None; Secure"
         );
-        let strict = CookieMarks {
-            secure: Secure::Never,
-            same_site: SameSite::Strict,
-        };
-        assert!(
-            set_cookie("abc", strict, true, created, Duration::ZERO).ends_with("; SameSite=Strict")
-        );
+        let strict = set_cookie("abc", false, SameSite::Strict, created, Duration::ZERO);
+        assert!(strict.ends_with("; SameSite=Strict"));
     }
 
     #[test]
     fn a_clock_that_is_wrong_makes_a_date_all_the_same() {
         for millis in [i64::MIN, -1, i64::MAX] {
             let created = Wall::from_millis(millis);
-            let text = set_cookie("abc", CookieMarks::default(), false, created, Duration::MAX);
+            let text = set_cookie("abc", false, SameSite::Lax, created, Duration::MAX);
             assert!(
                 text.contains("; Expires=Fri, 31 Dec 9999 23:59:59 GMT; "),
                 "{text}"

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::body::Next;
 use super::buffer::{Buffer, BufferPool};
+use super::changes::AnswerChanges;
 use super::splice::Source;
 use super::tunnel;
 use crate::http1::{self, BodyLength, EncodeFault, Fields, Method, ResponseHead};
@@ -116,8 +117,12 @@ pub(crate) trait Client {
     /// Queues an interim answer. Not called again before it is flushed.
     fn interim(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault>;
 
-    /// Queues the head of the answer.
-    fn respond(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault>;
+    /// Queues the head of the answer, changed.
+    fn respond(
+        &mut self,
+        answer: &Answer<'_>,
+        changes: &AnswerChanges<'_>,
+    ) -> Result<(), EncodeFault>;
 
     /// Queues a whole answer of our own. `closes`: it is the last one on this connection.
     fn answer<'f>(

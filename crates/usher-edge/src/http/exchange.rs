@@ -13,6 +13,7 @@
 //! client's to repeat.
 
 mod attempt;
+mod beside;
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -21,19 +22,21 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-use usher_core::affinity::NoPins;
 use usher_core::catalog::{BalancerIx, EndpointIx};
-use usher_core::decision::{Attempt, Attempts, Decision, Forward, Response};
+use usher_core::decision::{Attempt, Attempts, Decision, Refusal, Response, Served};
 use usher_core::request::{Headers, Request, Scheme};
 use usher_core::rules::FixedResponse;
 use usher_core::time::Wall;
 
+use super::affinity_cookie;
 use super::body::{Incoming, Outgoing};
+use super::changes::UNCHANGED;
 use super::client::{Asked, Client, ClientFault, RequestFields};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
 use super::forward::{Forwarded, RequestId, Visitor, is_replaced};
 use super::h2::flow;
+use super::pinning::{Carried, is_cookie};
 use super::plane::View;
 use super::pump::{Answering, Ended, Pump, Sending};
 use super::record::{CUT, Record, path_of};
@@ -47,6 +50,8 @@ use crate::http1::{
     BodyLength, EncodeFault, HeadLimits, Method, ResponseHead, end_head, write_field,
     write_framing, write_request_line,
 };
+
+use beside::Beside;
 
 /// The protocol of the log and of [`Asked::protocol`].
 const HTTP2: &str = "HTTP/2";
@@ -133,6 +138,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         deadline,
         visitor,
         request_id,
+        beside: None,
         report: Report::default(),
     };
     let end = exchange.decide(bench).await;
@@ -188,6 +194,13 @@ struct Report {
     tunnel: tunnel::Passed,
 }
 
+/// What is done with a request.
+enum Next {
+    Forward(BalancerIx, Attempts),
+    Respond(BalancerIx, Response),
+    Refuse(Refusal),
+}
+
 struct Exchange<'a, C: Client, F: RequestFields> {
     worker: &'a Rc<Worker>,
     view: &'a Rc<View>,
@@ -197,6 +210,8 @@ struct Exchange<'a, C: Client, F: RequestFields> {
     deadline: &'a mut Deadline,
     visitor: Visitor,
     request_id: RequestId,
+    /// Boxed, as most requests have nothing there and it would set the size of every connection.
+    beside: Option<Box<Beside<'a>>>,
     report: Report,
 }
 
@@ -212,6 +227,22 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 return self.refuse(Failure::MISDIRECTED).await;
             }
         }
+        let view = self.view;
+        match self.ask() {
+            Next::Forward(balancer, attempts) => self.forward(bench, balancer, attempts).await,
+            Next::Respond(_, Response::RedirectToHttps) => self.redirect().await,
+            Next::Respond(balancer, Response::Fixed(source)) => {
+                self.respond(view.snapshot.fixed_response(balancer, source))
+                    .await
+            }
+            Next::Refuse(reason) => self.refuse(reason.into()).await,
+        }
+    }
+
+    /// Asks the core. By itself, so that what is decided with is gone before anything waits: it
+    /// would set the size of every connection.
+    fn ask(&mut self) -> Next {
+        let (asked, view) = (self.asked, self.view);
         let request = Request {
             host: asked.host,
             method: asked.method_name,
@@ -220,41 +251,25 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             client: self.visitor.address,
             version: asked.protocol,
             headers: &Lines(asked.fields),
-            location: self.view.location(self.visitor.address),
+            location: view.location(self.visitor.address),
             time: now(),
             draw: self.worker.draw(),
         };
-        let view = self.view;
-        match view
-            .snapshot
-            .decide(&request, &*view.book, &NoPins, self.worker.now())
-        {
-            Decision::Forward(Forward {
-                balancer, attempts, ..
-            }) => {
-                self.report.balancer = Some(balancer);
-                self.forward(bench, balancer, attempts).await
+        let (keys, table) = (view.keys.as_deref(), self.worker.plane().pins());
+        let pins = Carried::new(asked.fields, keys, table);
+        let now = self.worker.now();
+        let decision = view.snapshot.decide(&request, &*view.book, &pins, now);
+        let (balancer, next) = match decision {
+            Decision::Forward(forward) => {
+                self.beside = Beside::of(view, &forward, pins.found());
+                let next = Next::Forward(forward.balancer, forward.attempts);
+                (Some(forward.balancer), next)
             }
-            Decision::Respond {
-                balancer,
-                with: Response::RedirectToHttps,
-            } => {
-                self.report.balancer = Some(balancer);
-                self.redirect().await
-            }
-            Decision::Respond {
-                balancer,
-                with: Response::Fixed(source),
-            } => {
-                self.report.balancer = Some(balancer);
-                self.respond(view.snapshot.fixed_response(balancer, source))
-                    .await
-            }
-            Decision::Refuse { balancer, reason } => {
-                self.report.balancer = balancer;
-                self.refuse(reason.into()).await
-            }
-        }
+            Decision::Respond { balancer, with } => (Some(balancer), Next::Respond(balancer, with)),
+            Decision::Refuse { balancer, reason } => (balancer, Next::Refuse(reason)),
+        };
+        self.report.balancer = balancer;
+        next
     }
 
     /// First attempt, and the one retry after a failure to connect.
@@ -267,10 +282,11 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let (worker, view) = (self.worker, self.view);
         let _active = worker.active(view, balancer);
         let mut retry = None;
-        let mut attempt = attempts.first;
+        let (mut attempt, mut served) = (attempts.first, Served::First);
         loop {
             self.report.attempt = Some(attempt);
             self.report.attempts += 1;
+            self.prepare(attempt, served);
             let failure = match self.attempt(bench, balancer, attempt.endpoint).await {
                 Ok(end) => return end,
                 Err(failure) => failure,
@@ -285,7 +301,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             if retry.is_none() {
                 return self.refuse(failure.into()).await;
             }
-            attempt = other;
+            (attempt, served) = (other, Served::Retry);
         }
     }
 
@@ -304,7 +320,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             0
         };
         let out = out.begin(asked.body, kept_max);
-        write_request_line(out, asked.method_name.as_bytes(), asked.uri.as_bytes())?;
+        write_request_line(out, asked.method_name.as_bytes(), self.uri().as_bytes())?;
         write_field(out, b"host", self.host_for(endpoint))?;
         self.write_fields(out, handshake.is_some())?;
         if asked.websocket {
@@ -334,7 +350,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         let uri = http::Uri::builder()
             .scheme(scheme.as_str())
             .authority(self.host_for(endpoint))
-            .path_and_query(asked.uri)
+            .path_and_query(self.uri())
             .build()
             .map_err(|_| EncodeFault::Target)?;
         let mut request = http::Request::new(());
@@ -360,6 +376,15 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         Ok(request)
     }
 
+    /// Path and query, as the endpoint is told.
+    fn uri(&self) -> &str {
+        let changed = self
+            .beside
+            .as_ref()
+            .and_then(|it| it.request.uri.as_deref());
+        changed.unwrap_or(self.asked.uri)
+    }
+
     /// `Host`, as the endpoint is told.
     fn host_for(&self, endpoint: EndpointIx) -> &[u8] {
         let replaced = self.view.snapshot.endpoint(endpoint).host_header.as_deref();
@@ -370,10 +395,13 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     /// the endpoint is told about it. `own_key`: the client's key of a WebSocket does not go on.
     fn write_fields(&self, out: &mut Vec<u8>, own_key: bool) -> Result<(), EncodeFault> {
         let (asked, trusted) = (self.asked, self.conn.trusted);
+        let from = out.len();
         for (name, value) in asked.fields.forwarded() {
             let stale = !asked.expects && name.eq_ignore_ascii_case(b"expect");
             let key = own_key && name.eq_ignore_ascii_case(b"sec-websocket-key");
-            if !stale && !key && !is_replaced(name, trusted) {
+            if is_cookie(name) {
+                affinity_cookie::write_others(out, name, value)?;
+            } else if !stale && !key && !is_replaced(name, trusted) {
                 write_field(out, name, value)?;
             }
         }
@@ -385,6 +413,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             request_id: &self.request_id,
         };
         forwarded.write(asked.fields.all(), out);
+        if let Some(beside) = &self.beside {
+            beside.request.edits.apply_to_lines(out, from);
+        }
         Ok(())
     }
 
@@ -415,6 +446,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             moved: true,
             since,
             answered: None,
+            changes: (self.beside.as_ref()).map_or(&UNCHANGED, |beside| &beside.answer),
         };
         let report = &mut self.report;
         let ended = poll_fn(|cx| {
@@ -570,6 +602,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 endpoint: self.report.attempt.map(|attempt| attempt.endpoint),
                 upstream: self.report.upstream,
                 attempts: self.report.attempts,
+                session: self.session(),
                 error: self.report.error,
                 tls: self.conn.tls_version(),
                 protocol: asked.protocol,
@@ -588,6 +621,7 @@ impl<C: Client, F: RequestFields> Drop for Exchange<'_, C, F> {
         if !self.report.ended {
             self.report.error = Some(CUT);
         }
+        self.count_cookie();
         self.record();
     }
 }

@@ -18,9 +18,11 @@ use std::time::{Duration, SystemTime};
 use tokio::io::AsyncWrite as _;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use usher_core::decision::PinOutcome;
 
 use super::body::{Incoming, Next, Outgoing, ReadFault, WriteFault};
 use super::buffer::{Buffer, BufferPool};
+use super::changes::AnswerChanges;
 use super::client::{Answer, Asked, Client, ClientFault, RequestFields, forwarded};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
@@ -352,6 +354,7 @@ impl Session {
                 endpoint: None,
                 upstream: None,
                 attempts: 0,
+                session: PinOutcome::None,
                 error: Some(failure.as_str()),
                 tls: self.conn.tls_version(),
                 protocol: "HTTP/1.1",
@@ -574,7 +577,11 @@ impl Client for H1<'_> {
         Ok(())
     }
 
-    fn respond(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault> {
+    fn respond(
+        &mut self,
+        answer: &Answer<'_>,
+        changes: &AnswerChanges<'_>,
+    ) -> Result<(), EncodeFault> {
         let head = answer.head;
         self.settle();
         let length = match (head.body, self.version) {
@@ -589,7 +596,7 @@ impl Client for H1<'_> {
         let connection = self.connection();
         let out = self.out.follow(length);
         write_status_line(out, head.status, head.reason.of(answer.bytes))?;
-        for (name, value) in answer.forwarded() {
+        for (name, value) in changes.over(answer) {
             write_field(out, name, value)?;
         }
         if head.kind == ResponseKind::Switching {

@@ -5,7 +5,7 @@
 //! Names are looked up when the pages are read, so a request never touches a label. Labels come
 //! from the configuration and from closed lists: what a client sends is never one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
+use usher_core::affinity::Pin;
 use usher_core::catalog::{BalancerIx, Catalog, EndpointIx, PoolIx};
+use usher_core::decision::PinOutcome;
+use usher_core::id::Id;
+use usher_core::time::Wall;
 
 use super::access_log::Dropped;
 use super::book::{Book, Count};
@@ -73,6 +77,7 @@ struct Indexed {
     seconds: ByIndex<Option<BalancerIx>, Times>,
     failovers: ByIndex<BalancerIx, u64>,
     retries_denied: ByIndex<BalancerIx, u64>,
+    sessions: ByIndex<(BalancerIx, PinOutcome), u64>,
 }
 
 /// Its keys are indices and statuses: few, small, and none of a peer's choosing, so the hash need
@@ -133,6 +138,9 @@ impl Indexed {
         for (key, count) in self.retries_denied.drain() {
             *other.retries_denied.entry(key).or_default() += count;
         }
+        for (key, count) in self.sessions.drain() {
+            *other.sessions.entry(key).or_default() += count;
+        }
     }
 }
 
@@ -145,10 +153,24 @@ struct Plain {
     accepted: u64,
     refused: u64,
     handshakes_failed: u64,
+    cookies: Cookies,
+}
+
+/// Pins in cookies that were given away, less those that were replaced: by endpoint and the minute
+/// in which they end, from 1970 on. One end may be counted by another worker than the beginning, so
+/// a number may be negative for a moment.
+type Cookies = HashMap<(Id, i64), i64>;
+
+/// The minute by whose end `pin` is over.
+fn last_minute(pin: &Pin) -> i64 {
+    pin.ends().as_millis().div_euclid(60_000)
 }
 
 impl Plain {
     fn take_into(&mut self, other: &mut Plain) {
+        for (end, count) in self.cookies.drain() {
+            *other.cookies.entry(end).or_default() += count;
+        }
         for (reason, count) in std::mem::take(&mut self.errors) {
             *other.errors.entry(reason).or_default() += count;
         }
@@ -159,6 +181,7 @@ impl Plain {
             accepted,
             refused,
             handshakes_failed,
+            cookies: _,
         } = std::mem::take(self);
         other.bytes_in += bytes_in;
         other.bytes_out += bytes_out;
@@ -192,6 +215,12 @@ impl Tally {
             .entry(record.balancer)
             .or_default()
             .add(record.duration);
+        if let (Some(balancer), true) = (record.balancer, record.session != PinOutcome::None) {
+            *indexed
+                .sessions
+                .entry((balancer, record.session))
+                .or_default() += 1;
+        }
         self.plain.bytes_in += record.bytes_in;
         self.plain.bytes_out += record.bytes_out;
         if let Some(reason) = record.error {
@@ -225,6 +254,18 @@ impl Tally {
             .retries_denied
             .entry(ix)
             .or_default() += 1;
+    }
+
+    /// A visitor got a cookie with `pin`, in place of the one with the pin `before`.
+    pub(crate) fn cookie_given(&mut self, before: Option<Pin>, pin: Pin) {
+        let mut count = |pin: &Pin, by| {
+            let end = (pin.endpoint, last_minute(pin));
+            *self.plain.cookies.entry(end).or_default() += by;
+        };
+        count(&pin, 1);
+        if let Some(before) = before {
+            count(&before, -1);
+        }
     }
 
     pub(crate) fn error(&mut self, reason: &'static str) {
@@ -298,6 +339,7 @@ struct Totals {
     seconds: BTreeMap<String, Times>,
     failovers: BTreeMap<String, u64>,
     retries_denied: BTreeMap<String, u64>,
+    sessions: BTreeMap<(String, &'static str), u64>,
 }
 
 impl Totals {
@@ -320,6 +362,10 @@ impl Totals {
         }
         for (ix, count) in counted.retries_denied.drain() {
             *self.retries_denied.entry(balancer(ix)).or_default() += count;
+        }
+        for ((ix, outcome), count) in counted.sessions.drain() {
+            let key = (balancer(ix), outcome.as_str());
+            *self.sessions.entry(key).or_default() += count;
         }
     }
 
@@ -349,6 +395,13 @@ impl Totals {
         self.seconds.retain(|name, _| balancer(name));
         self.failovers.retain(|name, _| balancer(name));
         self.retries_denied.retain(|name, _| balancer(name));
+        self.sessions.retain(|(name, _), _| balancer(name));
+        let pools = catalog.draft().pools.iter();
+        let known: HashSet<Id> = pools
+            .flat_map(|pool| &pool.endpoints)
+            .map(|endpoint| endpoint.id)
+            .collect();
+        (self.plain.cookies).retain(|(endpoint, _), _| known.contains(endpoint));
     }
 }
 
@@ -445,6 +498,22 @@ impl Ledger {
         totals.begin(book.catalog());
     }
 
+    /// How many pins in cookies are not over, by endpoint.
+    pub(crate) fn cookies_live(&self, now: Wall) -> HashMap<Id, u64> {
+        let mut totals = self.read_pages();
+        let minute = now.as_millis().div_euclid(60_000);
+        let cookies = &mut totals.plain.cookies;
+        cookies.retain(|(_, last), count| *last >= minute && *count != 0);
+        let mut live = HashMap::new();
+        for ((endpoint, _), count) in cookies {
+            // Below 0: cookies of before this process began were replaced.
+            if let Ok(count) = u64::try_from(*count) {
+                *live.entry(*endpoint).or_default() += count;
+            }
+        }
+        live
+    }
+
     fn read_pages(&self) -> std::sync::MutexGuard<'_, Totals> {
         let mut totals = lock(&self.totals);
         for page in &self.pages {
@@ -515,6 +584,18 @@ impl Collector for FrontMetrics {
             }
         }
         let mut metric = encoder.encode_descriptor(
+            "usher_sessions",
+            "Requests of load balancers with session affinity, by what became of the session",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((name, outcome), count) in &totals.sessions {
+            let labels = [("load_balancer", name.as_str()), ("outcome", *outcome)];
+            metric
+                .encode_family(&labels)?
+                .encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        let mut metric = encoder.encode_descriptor(
             "usher_http_errors",
             "Exchanges that went wrong, malformed requests among them, by reason",
             None,
@@ -572,6 +653,11 @@ impl Collector for FrontMetrics {
                 "usher_access_log_dropped",
                 "Lines lost because the log could not keep up",
                 ledger.log_dropped.lines(),
+            ),
+            (
+                "usher_session_evictions",
+                "Header sessions that gave way to others because the table was full",
+                self.0.pins().evicted(),
             ),
             (
                 "usher_http_panics",

@@ -4,20 +4,23 @@
 //! the generation, to know that it is still right: a shared pointer whose count every core writes
 //! for every request is the kind of contention that a worker per core is there to avoid.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Location;
 use usher_core::snapshot::Snapshot;
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 
 use super::access_log::AccessLog;
 use super::book::Book;
 use super::ledger::Ledger;
+use super::pin_table::PinTable;
 use super::settings::Settings;
 use crate::geo::Places;
 use crate::resolve::Addresses;
@@ -35,6 +38,7 @@ pub struct Plane {
     places: ArcSwapOption<Places>,
     keys: ArcSwapOption<Keys>,
     addresses: Arc<Addresses>,
+    pins: Arc<PinTable>,
     ledger: Ledger,
     /// One more than the last, for every change of the above.
     generation: AtomicU64,
@@ -90,6 +94,7 @@ impl Plane {
             places: ArcSwapOption::new(parts.places),
             keys: ArcSwapOption::new(parts.keys),
             addresses: parts.addresses,
+            pins: Arc::default(),
             ledger,
             generation: AtomicU64::new(0),
             started: Instant::now(),
@@ -190,6 +195,24 @@ impl Plane {
     #[must_use]
     pub fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
+    }
+
+    /// The pins of visitors who are known by their headers.
+    #[must_use]
+    pub fn pins(&self) -> &Arc<PinTable> {
+        &self.pins
+    }
+
+    /// How many pins there are to each endpoint: those of the table, and those in cookies that this
+    /// process gave and that are not over, to the minute. Walks the table, so not for the path of
+    /// a request.
+    #[must_use]
+    pub fn pins_live(&self, now: Wall) -> HashMap<Id, u64> {
+        let mut live = self.pins.live(now);
+        for (endpoint, count) in self.ledger.cookies_live(now) {
+            *live.entry(endpoint).or_default() += count;
+        }
+        live
     }
 
     /// The counts of the front.

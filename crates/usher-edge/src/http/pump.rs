@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::body::Next;
+use super::changes::AnswerChanges;
 use super::client::{Client, ClientFault};
 use super::deadline::Deadline;
 use super::refusal::Failure;
@@ -117,6 +118,8 @@ pub(crate) struct Pump<'a, C, U> {
     pub(crate) since: Instant,
     /// When the head of the answer came, and its status.
     pub(crate) answered: Option<(Instant, u16)>,
+    /// What is different in the head of the answer that the client gets.
+    pub(crate) changes: &'a AnswerChanges<'a>,
 }
 
 impl<C: Client, U: Upstream> Pump<'_, C, U> {
@@ -327,10 +330,16 @@ impl<C: Client, U: Upstream> Pump<'_, C, U> {
         }
         let answer = self.upstream.answer();
         let status = answer.head.status;
+        let changes = self.changes;
+        if answer.head.kind != ResponseKind::Interim {
+            changes.take_effect();
+        }
         let (queued, next) = match answer.head.kind {
             ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
-            ResponseKind::Switching => (self.client.respond(&answer), Answering::Switching),
-            ResponseKind::Final => (self.client.respond(&answer), Answering::Body),
+            ResponseKind::Switching => {
+                (self.client.respond(&answer, changes), Answering::Switching)
+            }
+            ResponseKind::Final => (self.client.respond(&answer, changes), Answering::Body),
         };
         queued.map_err(|_| Ended::Failed(INTERNAL))?;
         self.upstream.advance_head();

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use usher_core::catalog::{BalancerIx, EndpointIx, PoolIx};
+use usher_core::decision::PinOutcome;
 
 /// One finished exchange. Borrowed from the exchange; nothing of it is kept.
 #[derive(Debug, Clone)]
@@ -39,6 +40,8 @@ pub struct Record<'a> {
     pub upstream: Option<Duration>,
     /// Endpoints that were tried.
     pub attempts: u8,
+    /// What became of the visitor's pin.
+    pub session: PinOutcome,
     /// The reason word, if something went wrong.
     pub error: Option<&'static str>,
     /// `TLSv1.3`, `TLSv1.2`; `None` in the clear.

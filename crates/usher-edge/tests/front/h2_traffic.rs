@@ -26,11 +26,11 @@ async fn talk(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> SendR
     send.ready().await.expect("ready")
 }
 
-async fn connect(usher: &Usher) -> SendRequest<Bytes> {
+pub(crate) async fn connect(usher: &Usher) -> SendRequest<Bytes> {
     talk(TcpStream::connect(usher.address).await.expect("connect")).await
 }
 
-fn request(method: &str, path: &str) -> Request<()> {
+pub(crate) fn request(method: &str, path: &str) -> Request<()> {
     Request::builder()
         .method(method)
         .uri(format!("http://{HOST}{path}"))
@@ -38,7 +38,7 @@ fn request(method: &str, path: &str) -> Request<()> {
         .expect("request")
 }
 
-async fn read(response: Response<h2::RecvStream>) -> (String, Option<HeaderMap>) {
+pub(crate) async fn read(response: Response<h2::RecvStream>) -> (String, Option<HeaderMap>) {
     let mut body = response.into_body();
     let mut whole = Vec::new();
     while let Some(piece) = body.data().await {

@@ -9,7 +9,10 @@ mod h2_hostile;
 mod h2_traffic;
 mod handover;
 mod limits;
+mod origins;
+mod pins;
 mod reload;
+mod rules;
 mod seen;
 mod tls;
 

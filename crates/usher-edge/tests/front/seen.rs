@@ -10,7 +10,7 @@ use crate::block_on;
 use crate::kit::{HOST, Origin, Setup, Usher, get, with_body};
 
 /// Ends the workers, which hand over what they have.
-fn end(usher: Usher) -> Arc<usher_edge::http::Plane> {
+pub(crate) fn end(usher: Usher) -> Arc<usher_edge::http::Plane> {
     let Usher { front, plane, .. } = usher;
     block_on(front.drain(Duration::from_millis(1)));
     front.stop();

@@ -22,8 +22,10 @@ use usher_core::id::{Id, Kind};
 use usher_core::request::Scheme;
 use usher_core::snapshot::Snapshot;
 use usher_core::steering::{EndpointSteering, PoolSteering};
+use usher_edge::geo::Places;
 use usher_edge::http::{AccessLog, Front, Parts, Plane, Settings};
 use usher_edge::resolve::Addresses;
+use usher_edge::seal::Keys;
 use usher_edge::tls::{Certificates, ClientConfigs, TrustProfile};
 
 /// Longer than anything takes that works.
@@ -278,6 +280,10 @@ pub(crate) struct Setup {
     pub(crate) workers: usize,
     pub(crate) certificates: Certificates,
     pub(crate) access_log: AccessLog,
+    pub(crate) places: Option<Arc<Places>>,
+    pub(crate) keys: Option<Arc<Keys>>,
+    /// What else is different in the draft.
+    pub(crate) edit: Box<dyn Fn(&mut Draft)>,
 }
 
 impl Setup {
@@ -292,10 +298,13 @@ impl Setup {
             workers: 1,
             certificates: Certificates::default(),
             access_log: AccessLog::off(),
+            places: None,
+            keys: None,
+            edit: Box::new(|_| {}),
         }
     }
 
-    fn draft(&self) -> Draft {
+    pub(crate) fn draft(&self) -> Draft {
         let reference = |kind, name: &str| Reference {
             id: Id::derive("default", kind, name),
             text: name.to_owned(),
@@ -356,7 +365,7 @@ impl Setup {
             always_use_https: self.always_use_https,
             tls: EndpointTls::default(),
         };
-        Draft {
+        let mut draft = Draft {
             node: Node {
                 name: "test".to_owned(),
                 code: "TST".to_owned(),
@@ -372,7 +381,9 @@ impl Setup {
             balancers: vec![balancer],
             interval_min: Duration::from_secs(10),
             hash_key: Default::default(),
-        }
+        };
+        (self.edit)(&mut draft);
+        draft
     }
 
     /// What such a front decides with.
@@ -402,8 +413,8 @@ impl Setup {
             certificates: self.certificates,
             clients,
             access_log: self.access_log,
-            places: None,
-            keys: None,
+            places: self.places,
+            keys: self.keys,
             addresses: Arc::new(Addresses::default()),
             workers: self.workers,
         });

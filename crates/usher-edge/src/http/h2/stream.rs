@@ -14,11 +14,13 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use usher_core::decision::PinOutcome;
 
 use super::flow;
 use super::request::{Head, Malformed};
 use crate::http::body::Next;
 use crate::http::buffer::{Buffer, BufferPool};
+use crate::http::changes::AnswerChanges;
 use crate::http::client::{Answer, Asked, Client, ClientFault};
 use crate::http::connection::ConnInfo;
 use crate::http::deadline::Deadline;
@@ -180,6 +182,7 @@ async fn refuse(
             endpoint: None,
             upstream: None,
             attempts: 0,
+            session: PinOutcome::None,
             error: Some(failure.as_str()),
             tls: conn.tls_version(),
             protocol: "HTTP/2",
@@ -279,16 +282,22 @@ impl Client for H2 {
         Ok(())
     }
 
-    fn respond(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault> {
+    fn respond(
+        &mut self,
+        answer: &Answer<'_>,
+        changes: &AnswerChanges<'_>,
+    ) -> Result<(), EncodeFault> {
         let head = answer.head;
+        let mut fields = flow::forwarded(answer)?;
+        changes.apply_to(&mut fields)?;
         if head.kind == ResponseKind::Switching {
             // RFC 8441: it is 200 here, and the proof of HTTP/1.1 has no place.
-            let mut response = response(200, flow::forwarded(answer)?)?;
+            let mut response = response(200, fields)?;
             response.headers_mut().remove("sec-websocket-accept");
             self.send_head(response, false);
             return Ok(());
         }
-        let mut response = response(head.status, flow::forwarded(answer)?)?;
+        let mut response = response(head.status, fields)?;
         if let Some(length) = head.content_length.filter(|_| head.status != 204) {
             response
                 .headers_mut()
