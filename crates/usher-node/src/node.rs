@@ -401,6 +401,12 @@ impl Node {
         self.plane.access_log().reopen();
     }
 
+    /// [`Node::reopen_log`] for when the node is on its way out.
+    pub fn log_reopener(&self) -> impl Fn() + use<> {
+        let plane = Arc::clone(&self.plane);
+        move || plane.access_log().reopen()
+    }
+
     /// Counts a configuration that did not even get here.
     pub fn reload_rejected(&self) {
         self.shared
@@ -464,10 +470,7 @@ impl Node {
     }
 
     fn end(self) {
-        // Everybody else who holds the front is closing a listener, which the drain has done.
-        if let Some(front) = Arc::into_inner(self.front) {
-            front.stop();
-        }
+        self.front.stop();
     }
 
     fn open_listeners(&self) -> Vec<Listening> {

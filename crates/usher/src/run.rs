@@ -22,8 +22,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  usher run --config /etc/usher/usher.yaml
 
-SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish. SIGUSR2 starts
-the binary at the same path again and hands everything over to it.")]
+SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish. SIGUSR1 opens
+the access log again after it was moved. SIGUSR2 starts the binary at the same path again and hands
+everything over to it.")]
 pub(crate) struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
@@ -38,23 +39,18 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     start_log();
     gather_entropy();
     let program = Program::of_this_process();
-    let mut file = File::new(&arguments.config);
-    let loaded = match file.load() {
-        Ok(loaded) => loaded,
-        Err(faults) => return faults.ending(),
+    let prepare = || {
+        let mut file = File::new(&arguments.config);
+        let loaded = file.load().map_err(|faults| faults.ending())?;
+        let predecessor = Predecessor::meet();
+        let role = Role {
+            file: Some((file, program)),
+            predecessor: predecessor.map_err(|error| Ending::Environment(anyhow!(error)))?,
+            ready_fd: arguments.ready_fd,
+        };
+        Ok((loaded, role))
     };
-    match Predecessor::meet() {
-        Ok(predecessor) => serve(
-            loaded,
-            Role {
-                file: Some((file, program)),
-                predecessor,
-                ready_fd: arguments.ready_fd,
-            },
-            |_| (),
-        ),
-        Err(error) => Ending::Environment(anyhow!(error)),
-    }
+    serve(prepare, |_| ())
 }
 
 /// The first random number of the TLS library takes it a while: beside the file, not after it.
@@ -89,34 +85,36 @@ pub(crate) fn start_log() {
         .init();
 }
 
-/// Starts a node, says where it listens and that it is ready, and stays until a signal.
+/// Starts a node with what `prepare` gives, says where it listens and that it is ready, and stays
+/// until a signal.
 pub(crate) fn serve(
-    loaded: config::Loaded,
-    role: Role,
+    prepare: impl FnOnce() -> Result<(config::Loaded, Role), Ending>,
     announce: impl FnOnce(&[Listening]),
 ) -> Ending {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    match runtime
+    let ended = runtime
         .context("start the control runtime")
         .map_err(Ending::Environment)
-    {
-        Ok(runtime) => runtime.block_on(live(loaded, role, announce)),
-        Err(ending) => ending,
-    }
+        .and_then(|runtime| runtime.block_on(live(prepare, announce)));
+    ended.err().unwrap_or(Ending::Done)
 }
 
-async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listening])) -> Ending {
+async fn live(
+    prepare: impl FnOnce() -> Result<(config::Loaded, Role), Ending>,
+    announce: impl FnOnce(&[Listening]),
+) -> Result<(), Ending> {
+    let unheard =
+        |error: std::io::Error| Ending::Environment(anyhow!(error).context("listen to signals"));
+    let mut calls = Calls::new().map_err(unheard)?;
+    let (loaded, role) = prepare()?;
+    let mut ends = Ends::new().map_err(unheard)?;
     let Role {
         mut file,
         predecessor,
         ready_fd,
     } = role;
-    let mut signals = match Signals::new().context("listen to signals") {
-        Ok(signals) => signals,
-        Err(error) => return Ending::Environment(error),
-    };
     let notify = Notify::of_environment();
     warn(&loaded);
     let (mut predecessor, estate) = predecessor.unzip();
@@ -126,10 +124,7 @@ async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listen
     let places = loaded.places.map(|(_, places)| places);
     let version = env!("CARGO_PKG_VERSION");
     let started = Node::start(loaded.process, loaded.catalog, places, version, estate);
-    let mut node = match started.await {
-        Ok(node) => node,
-        Err(error) => return start_failed(error),
-    };
+    let mut node = started.await.map_err(start_failed)?;
     for listening in node.listening() {
         unless_said(say(format_args!("listening {listening}")));
     }
@@ -139,13 +134,13 @@ async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listen
     let mut ready = false;
     // While one comes up, the configuration stays as it is: both have to agree on the listeners.
     let mut successor: Option<Successor> = None;
+    // Whether a signal that ends the process came already.
+    let mut ended = false;
     let heir = loop {
         tokio::select! {
             () = node.ready(), if !ready => {
-                if let Some(predecessor) = predecessor.take()
-                    && let Err(error) = take_over(&node, predecessor).await
-                {
-                    return Ending::Environment(anyhow!(error));
+                if let Some(predecessor) = predecessor.take() {
+                    take_over(&node, predecessor).await?;
                 }
                 ready = true;
                 node.serve();
@@ -155,7 +150,7 @@ async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listen
                     tracing::warn!(%error, fd, "--ready-fd cannot be written to");
                 }
             }
-            _ = signals.hangup.recv(), if successor.is_none() => {
+            _ = calls.hangup.recv(), if successor.is_none() => {
                 if let Some((file, _)) = &mut file {
                     file.watch.catch_up();
                     reload(&mut node, file, &notify, ready).await;
@@ -166,7 +161,8 @@ async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listen
                     reload(&mut node, file, &notify, ready).await;
                 }
             }
-            _ = signals.upgrade.recv() => match (&file, &successor) {
+            _ = calls.reopen.recv() => node.reopen_log(),
+            _ = calls.upgrade.recv() => match (&file, &successor) {
                 (None, _) => refuse("there is no configuration file to start another process with"),
                 (Some(_), Some(other)) => refuse(&format!("process {} is coming up", other.pid())),
                 (Some(_), None) if !ready => refuse("this process is not ready itself"),
@@ -179,24 +175,32 @@ async fn live(loaded: config::Loaded, role: Role, announce: impl FnOnce(&[Listen
                     Err(error) => failed(error),
                 }
             }
-            () = signals.ends.recv() => {
+            () = ends.recv() => {
                 let Some(mut called_off) = successor.take() else { break None };
                 called_off.call_off();
                 // It may have been too late for that.
                 let heir = called_off.settled().await.ok();
-                signals.ended = heir.is_some();
+                ended = heir.is_some();
                 break heir;
             }
         }
     };
     match heir {
-        Some(heir) => leave(node, heir, signals, &notify).await,
+        Some(heir) => {
+            notify.followed_by(heir.pid());
+            leave(node, heir, calls, async || {
+                if !std::mem::take(&mut ended) {
+                    ends.recv().await;
+                }
+            })
+            .await;
+        }
         None => {
             notify.stopping();
-            node.stop(signals.ends.recv()).await;
+            node.stop(ends.recv()).await;
         }
     }
-    Ending::Done
+    Ok(())
 }
 
 /// A node serves whether or not somebody can read what it says.
@@ -207,8 +211,9 @@ fn unless_said(said: Result<(), Ending>) {
 }
 
 /// Takes the place of the process that started this one for it.
-async fn take_over(node: &Node, predecessor: Predecessor) -> Result<(), HandoverError> {
-    node.take_over(&predecessor)?;
+async fn take_over(node: &Node, predecessor: Predecessor) -> Result<(), Ending> {
+    node.take_over(&predecessor)
+        .map_err(|error| Ending::Environment(anyhow!(error)))?;
     // It answers at once, unless it is gone; a thread that waits for it has a bound.
     let _released = tokio::task::spawn_blocking(|| predecessor.released()).await;
     Ok(())
@@ -231,25 +236,17 @@ async fn settled(successor: &mut Option<Successor>) -> Result<Heir, HandoverErro
 }
 
 /// Finishes what has been begun, while another process serves.
-async fn leave(node: Node, heir: Heir, signals: Signals, notify: &Notify) {
-    let Signals {
-        mut ends,
-        mut hangup,
-        mut upgrade,
-        mut ended,
-    } = signals;
+async fn leave(node: Node, heir: Heir, mut calls: Calls, hurry: impl AsyncFnMut()) {
     let pid = heir.pid();
-    notify.followed_by(pid);
-    let mut left = pin!(node.leave(&heir, async || {
-        if !std::mem::take(&mut ended) {
-            ends.recv().await;
-        }
-    }));
+    let reopen_log = node.log_reopener();
+    let mut left = pin!(node.leave(&heir, hurry));
     loop {
         tokio::select! {
             () = &mut left => return,
-            _ = upgrade.recv() => refuse(&format!("process {pid} serves already")),
-            _ = hangup.recv() => {
+            _ = calls.upgrade.recv() => refuse(&format!("process {pid} serves already")),
+            _ = calls.reopen.recv() => reopen_log(),
+            _ = calls.hangup.recv() => {
+                reopen_log();
                 tracing::info!("no reload: process {pid} serves, with a configuration of its own");
             }
         }
@@ -355,25 +352,20 @@ fn tell_ready(fd: i32) -> std::io::Result<()> {
     std::io::Write::write_all(&mut out, b"ready\n")
 }
 
-/// The signals that the process listens to.
-struct Signals {
-    ends: Ends,
+/// The signals that ask for something. One that nobody listens to ends the process, so they are
+/// listened to before anything else.
+struct Calls {
     hangup: Signal,
+    reopen: Signal,
     upgrade: Signal,
-    /// One that ends the process came already.
-    ended: bool,
 }
 
-impl Signals {
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            ends: Ends {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-            },
+impl Calls {
+    fn new() -> std::io::Result<Calls> {
+        Ok(Calls {
             hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
             upgrade: signal(SignalKind::user_defined2())?,
-            ended: false,
         })
     }
 }
@@ -385,6 +377,13 @@ struct Ends {
 }
 
 impl Ends {
+    fn new() -> std::io::Result<Ends> {
+        Ok(Ends {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
     async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

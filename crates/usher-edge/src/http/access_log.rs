@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, thread};
 
+use memchr::{memchr, memrchr};
 use rustix::fs::OFlags;
 use tracing::{info, warn};
 use usher_core::snapshot::Snapshot;
@@ -26,6 +27,9 @@ const QUEUE_MAX: usize = 64;
 
 /// A batch this long is handed over before its time.
 const BATCH_BYTES: usize = 64 * 1024;
+
+/// What a pipe takes without letting anything else come between, in bytes.
+const PIPE_BUF: usize = 4096;
 
 /// How often the writer looks whether its file was moved away.
 const MOVED_CHECK: Duration = Duration::from_secs(1);
@@ -185,9 +189,23 @@ trait Sink: Send {
 impl Sink for io::Stdout {
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         let mut out = self.lock();
-        out.write_all(text)?;
-        out.flush()
+        pieces(text).try_for_each(|piece| {
+            out.write_all(piece)?;
+            out.flush()
+        })
     }
+}
+
+/// Whole lines, as many together as a pipe takes in one piece: another process may write to the same
+/// pipe during a hand-over. A line that is longer is a piece of its own.
+fn pieces(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let fits = &text[..text.len().min(PIPE_BUF)];
+        let end = memrchr(b'\n', fits).or_else(|| memchr(b'\n', text));
+        let (piece, rest) = text.split_at(end.map_or(text.len(), |end| end + 1));
+        text = rest;
+        Some(piece).filter(|piece| !piece.is_empty())
+    })
 }
 
 struct LogFile {
@@ -549,6 +567,23 @@ mod tests {
         file.write(b"two\n").expect("write");
         assert_eq!(std::fs::read_to_string(&moved).expect("old"), "one\n");
         assert_eq!(std::fs::read_to_string(&path).expect("new"), "two\n");
+    }
+
+    #[test]
+    fn a_pipe_gets_whole_lines_in_pieces_that_it_takes_at_once() {
+        let line = |len: usize| [vec![b'x'; len - 1], vec![b'\n']].concat();
+        let lens = |lens: &[usize]| {
+            let text: Vec<u8> = lens.iter().copied().flat_map(line).collect();
+            let pieces: Vec<&[u8]> = pieces(&text).collect();
+            assert_eq!(pieces.concat(), text);
+            assert!(pieces.iter().all(|piece| piece.ends_with(b"\n")));
+            pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lens(&[]), [0; 0]);
+        assert_eq!(lens(&[1000; 9]), [4000, 4000, 1000]);
+        assert_eq!(lens(&[2048, 2048, 1]), [4096, 1]);
+        assert_eq!(lens(&[100, 9000, 100, 100]), [100, 9000, 200]);
+        assert_eq!(pieces(b"no end").collect::<Vec<_>>(), [b"no end"]);
     }
 
     #[test]

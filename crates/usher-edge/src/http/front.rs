@@ -70,6 +70,8 @@ pub struct Front {
     plane: Arc<Plane>,
     hands: Vec<Hand>,
     listeners: Mutex<BTreeMap<ListenerId, Listener>>,
+    /// Connections of listeners that are closed or closing.
+    leaving: Mutex<BTreeMap<ListenerId, Arc<Guests>>>,
     /// Whether connections are accepted.
     open: watch::Sender<bool>,
     next: AtomicU64,
@@ -108,6 +110,7 @@ impl Front {
             plane: Arc::clone(plane),
             hands: Vec::with_capacity(workers),
             listeners: Mutex::default(),
+            leaving: Mutex::default(),
             open: watch::Sender::new(true),
             next: AtomicU64::new(0),
         };
@@ -256,11 +259,14 @@ impl Front {
     /// Stops listening at once; connections end with their next answer, or are cut after `grace`.
     /// Done when none is left. How many were cut. Does nothing for a listener that is gone already.
     pub async fn unlisten(&self, id: ListenerId, grace: Duration) -> usize {
-        self.close([(id, Queue::Take)], grace).await.await
+        self.close([(id, Queue::Take)]).await;
+        let left = self.leaving().get(&id).map(Arc::clone);
+        let left = left.map(|guests| (id, guests)).into_iter().collect();
+        self.see_off(left, grace).await
     }
 
-    /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left. How
-    /// many were cut.
+    /// Stops all listeners, each as [`Front::unlisten`] does. Done when no connection is left, those
+    /// of listeners that were closed before included. How many were cut.
     pub async fn drain(&self, grace: Duration) -> usize {
         self.drain_beside(&[], grace).await.await
     }
@@ -281,22 +287,19 @@ impl Front {
             };
             (id, queue)
         });
-        self.close(all, grace).await
+        self.close(all).await;
+        let left = self.leaving().clone();
+        self.see_off(left, grace)
     }
 
-    /// All at once: the grace is one, however many listeners there are.
-    async fn close(
-        &self,
-        which: impl IntoIterator<Item = (ListenerId, Queue)>,
-        grace: Duration,
-    ) -> impl Future<Output = usize> {
-        let mut left = Vec::new();
+    /// Stops accepting on these listeners, all at once.
+    async fn close(&self, which: impl IntoIterator<Item = (ListenerId, Queue)>) {
         let mut closing = Vec::new();
         for (id, queue) in which {
             let Some(Listener { guests, .. }) = self.listeners().remove(&id) else {
                 continue;
             };
-            left.push((id, guests));
+            self.leaving().insert(id, guests);
             for hand in &self.hands {
                 let (closed, wait) = oneshot::channel();
                 hand.give(Order::Close { id, queue, closed });
@@ -307,17 +310,25 @@ impl Front {
             // A worker that has ended has closed its socket too.
             let _ = closed.await;
         }
-        async move {
-            let _ = timeout(grace, all_left(&left)).await;
-            let cut = left.iter().map(|(_, guests)| guests.open()).sum();
-            for &(id, _) in &left {
-                self.hands
-                    .iter()
-                    .for_each(|hand| hand.give(Order::Cut { id }));
+    }
+
+    /// Waits for the ends of connections; the grace is one, however many listeners they are of.
+    async fn see_off(&self, left: BTreeMap<ListenerId, Arc<Guests>>, grace: Duration) -> usize {
+        let all_left = async || {
+            for guests in left.values() {
+                guests.all_left().await;
             }
-            all_left(&left).await;
-            cut
+        };
+        let _ = timeout(grace, all_left()).await;
+        let cut = left.values().map(|guests| guests.open()).sum();
+        for &id in left.keys() {
+            self.hands
+                .iter()
+                .for_each(|hand| hand.give(Order::Cut { id }));
         }
+        all_left().await;
+        self.leaving().retain(|id, _| !left.contains_key(id));
+        cut
     }
 
     /// Ends the workers, cutting what is left, and waits for them and for the log. Blocks.
@@ -336,11 +347,9 @@ impl Front {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-async fn all_left(listeners: &[(ListenerId, Arc<Guests>)]) {
-    for (_, guests) in listeners {
-        guests.all_left().await;
+    fn leaving(&self) -> MutexGuard<'_, BTreeMap<ListenerId, Arc<Guests>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The connections of one listener, over all workers: how many are open, and when the last left.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,11 +23,16 @@ impl Guests {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Waits until none is open. Only useful once no more can come, and for one who waits.
+    /// Waits until none is open. Only useful once no more can come.
     pub(crate) async fn all_left(&self) {
-        // The permit of a guest that leaves between the look and the wait is kept.
-        while self.open() > 0 {
-            self.left.notified().await;
+        loop {
+            let mut left = pin!(self.left.notified());
+            // From here on a guest that leaves is noticed, also between the look and the wait.
+            left.as_mut().enable();
+            if self.open() == 0 {
+                return;
+            }
+            left.await;
         }
     }
 }
@@ -38,7 +44,7 @@ pub(crate) struct Guest(Arc<Guests>);
 impl Drop for Guest {
     fn drop(&mut self) {
         if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.left.notify_one();
+            self.0.left.notify_waiters();
         }
     }
 }

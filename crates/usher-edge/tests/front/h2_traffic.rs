@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use usher_core::request::Scheme;
 
-use crate::block_on;
 use crate::kit::{HOST, Origin, PATIENCE, Setup, Usher, field};
 use crate::tls::Authority;
+use crate::{block_on, frames};
 
 async fn talk(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> SendRequest<Bytes> {
     let (send, connection) = h2::client::handshake(io).await.expect("handshake");
@@ -370,6 +370,37 @@ fn our_own_answers_come_as_pages_too() {
         let answer = answer.await.expect("answer");
         assert_eq!(answer.status(), 521);
         assert_eq!(read(answer).await.0, "");
+    });
+}
+
+#[test]
+fn what_a_client_began_before_it_was_told_to_go_is_served() {
+    let origin = Origin::echo();
+    let usher = Usher::to(&origin);
+    let mut client = frames::Client::new(&usher);
+    let ask = |stream| {
+        let flags = frames::END_HEADERS | frames::END_STREAM;
+        frames::frame(frames::HEADERS, flags, stream, &frames::get(&[]))
+    };
+    client.0.send(ask(1));
+    assert_eq!(client.status(), 200);
+    std::thread::scope(|scope| {
+        scope.spawn(|| block_on(usher.front.drain(PATIENCE)));
+        let last = |goaway: &frames::Frame| goaway.payload[..4].to_vec();
+        let goaway = client.until(frames::GOAWAY);
+        assert_eq!(
+            last(&goaway),
+            [0x7f, 0xff, 0xff, 0xff],
+            "none is passed over"
+        );
+        let ping = client.until(frames::PING);
+        // Clients answer a PING ahead of what waits to be sent.
+        let answer = frames::frame(frames::PING, frames::ACK, 0, &ping.payload);
+        client.0.send([answer, ask(3)].concat());
+        assert_eq!(client.status(), 200);
+        let goaway = client.until(frames::GOAWAY);
+        assert_eq!(last(&goaway), [0, 0, 0, 3]);
+        while client.next().is_some() {}
     });
 }
 

@@ -57,9 +57,10 @@ pub(crate) fn demo(arguments: &Arguments) -> Ending {
         variable: &|_| None,
     };
     match config::load_text(&text, &source) {
-        Ok(loaded) => run::serve(loaded, run::Role::default(), |listening| {
-            announce(listening, blue, green);
-        }),
+        Ok(loaded) => run::serve(
+            || Ok((loaded, run::Role::default())),
+            |listening| announce(listening, blue, green),
+        ),
         Err(findings) => {
             let lines: Vec<String> = findings.lines().collect();
             Ending::Change(anyhow::anyhow!("{}", lines.join("\n")))
@@ -77,7 +78,7 @@ api:
   tokens: [{{name: demo, token: {TOKEN}, permissions: [admin]}}]
 access_log: off
 shutdown: {{grace: 2s}}
-limits: {{monitor_interval_min: 1s}}
+limits: {{monitor_interval_min: 1s, connections: 1000}}
 zones: {{localhost: {{}}}}
 monitors:
   web: {{type: http, path: /healthz, expected_codes: "200", interval: 2, timeout: 1, retries: 0}}

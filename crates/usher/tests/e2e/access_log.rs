@@ -143,6 +143,21 @@ fn a_log_that_was_moved_away_is_opened_anew_with_a_reload() {
 }
 
 #[test]
+fn a_log_that_was_moved_away_is_opened_anew_on_sigusr1() {
+    let endpoint = Endpoint::named("a");
+    let usher = Usher::start(&Config::serving([endpoint.origin("a")]));
+    usher.get("/before");
+    usher.access_log(1);
+    std::fs::rename(usher.path("access.log"), usher.path("access.log.1")).unwrap();
+    usher.signal(Signal::USR1);
+    eventually("a new file", || {
+        usher.path("access.log").exists().then_some(())
+    });
+    usher.get("/after");
+    assert_eq!(usher.access_log(1)[0]["path"], "/after");
+}
+
+#[test]
 fn a_failed_attempt_is_told() {
     let usher = Usher::start(&Config::serving([origin_at("dead", refusing())]));
     usher.get("/");

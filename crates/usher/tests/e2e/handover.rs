@@ -1,18 +1,21 @@
 //! SIGUSR2: another process takes over, and no client notices.
 
+use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::config::HOST;
 use crate::support::load::Client;
 use crate::support::process::{Folder, Process};
 use crate::support::tls::Authority;
-use crate::support::websocket::{echo, echoes, open};
+use crate::support::websocket::{echo, echoes, open, open_at};
 use crate::support::{Config, Endpoint, PATIENCE, Usher, Wire, eventually};
 
 /// A configuration that can be handed over.
@@ -198,6 +201,84 @@ fn verdicts_go_along() {
     for _ in 0..20 {
         assert_eq!(usher.get("/").text(), "a");
     }
+}
+
+#[test]
+fn the_access_log_has_every_line_of_both_processes_also_when_it_is_moved_meanwhile() {
+    const SOCKETS: &str = "sockets.example.com";
+    let endpoint = Endpoint::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let echoing = Endpoint::scripted(echo);
+    let config = Config::serving([endpoint.origin("a")])
+        .pool("echo", [echoing.origin("e")])
+        .balancer(SOCKETS, &["echo"]);
+    let mut usher = Usher::start(&followed(config));
+    let http = usher.address("http");
+    let plain = move || Wire::connect(http);
+    let mut socket = open_at(&usher, SOCKETS);
+    let clients = [
+        Client::fresh("fresh", plain),
+        Client::kept("kept", plain),
+        Client::streams("streams", None, http),
+    ];
+    let all = || clients.iter().for_each(|client| client.wait_answers(50));
+    all();
+    usher.hand_over();
+    all();
+    let (log, moved) = (usher.path("access.log"), usher.path("access.log.1"));
+    std::fs::rename(&log, &moved).unwrap();
+    let before = &usher.before()[0];
+    [before, usher.serving()]
+        .iter()
+        .for_each(|process| process.signal(Signal::USR1));
+    eventually("a new file", || log.exists().then_some(()));
+    echoes(&mut socket);
+    all();
+    let answered: usize = clients.into_iter().map(Client::stop).sum();
+    drop(socket);
+    before.wait();
+    let expected = answered + 1;
+    let lines = eventually("every line", || {
+        let texts = [&moved, &log].map(|path| std::fs::read_to_string(path).unwrap());
+        let lines: Vec<String> = texts.concat().lines().map(str::to_owned).collect();
+        (lines.len() >= expected).then_some(lines)
+    });
+    let ids: BTreeSet<String> = lines
+        .iter()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            line["request_id"].to_string()
+        })
+        .collect();
+    assert_eq!((lines.len(), ids.len()), (expected, expected));
+}
+
+#[test]
+fn signals_before_it_serves_do_not_end_it() {
+    let config = Config::serving([Endpoint::named("a").origin("a")]);
+    let folder = Folder::new();
+    let fifo = folder.path().join("usher.yaml");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let command = folder.command(&["run", "--config", "usher.yaml"]);
+    let usher = Usher::spawn_and(folder, command, |process| {
+        // Done when it opens the file.
+        let mut file = std::fs::File::options().write(true).open(&fifo).unwrap();
+        for signal in [Signal::USR1, Signal::USR2, Signal::HUP] {
+            process.signal(signal);
+        }
+        file.write_all(config.text().as_bytes()).unwrap();
+    });
+    assert_eq!(usher.stop().code(), Some(0));
+}
+
+#[test]
+fn what_has_no_file_is_not_followed_and_goes_on() {
+    let args = ["demo", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"];
+    let usher = Usher::start_command(Folder::new(), &args);
+    usher.signal(Signal::USR1);
+    usher.signal(Signal::USR2);
+    usher.wait_stderr("hand-over refused: there is no configuration file");
+    assert_eq!(usher.connect().get("localhost", "/").status(), 200);
 }
 
 /// A node whose next process waits long for a verdict.

@@ -175,7 +175,16 @@ impl Usher {
     }
 
     /// A command of that folder which serves until it is stopped.
-    pub fn spawn(folder: Folder, mut command: Command) -> Self {
+    pub fn spawn(folder: Folder, command: Command) -> Self {
+        Self::spawn_and(folder, command, |_| ())
+    }
+
+    /// The same with something to be done before it can get ready.
+    pub fn spawn_and(
+        folder: Folder,
+        mut command: Command,
+        meanwhile: impl FnOnce(&Process),
+    ) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -193,6 +202,7 @@ impl Usher {
             stderr,
             stdout,
         };
+        meanwhile(&usher.serving);
         usher.wait_ready();
         usher
     }

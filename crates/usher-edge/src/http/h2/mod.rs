@@ -55,6 +55,10 @@ const RESETS_PENDING_MAX: usize = 32;
 /// nothing, and us a decision and a connection each.
 const ABANDONED_MAX: u32 = 200;
 
+/// How long after it was told to go a client's requests are still taken: it may have begun them
+/// before.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// How long a connection that is to end may take for its last frames.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -206,6 +210,8 @@ enum Event {
     Over(Option<h2::Error>),
     /// The listener is going away.
     Drain,
+    /// What the client had begun when it was told to go has come.
+    Farewell,
     /// Nothing happened for too long.
     Idle,
     /// A request head took too long.
@@ -237,7 +243,11 @@ impl Driver {
                     self.fresh = false;
                     self.begin(request, respond);
                 }
-                Event::Drain => self.connection.graceful_shutdown(),
+                Event::Drain => {
+                    self.connection.graceful_shutdown();
+                    self.sight.keep_answer();
+                }
+                Event::Farewell => self.sight.give_answer(),
                 Event::Idle | Event::Slow if self.ending => return,
                 Event::Idle => self.end(),
                 Event::Slow => {
@@ -313,10 +323,12 @@ impl Driver {
             return (None, Event::Idle);
         }
         let timeouts = &self.worker.view().settings.timeouts;
-        let head = self
-            .sight
-            .since()
-            .map(|since| since + timeouts.client_header);
+        let head = self.sight.since();
+        let head = head.map(|since| since + timeouts.client_header);
+        let farewell = self.sight.kept_since().map(|since| since + FAREWELL);
+        if let Some(due) = farewell.filter(|&due| head.is_none_or(|head| due < head)) {
+            return (Some(due), Event::Farewell);
+        }
         if let Some(due) = head {
             return (Some(due), Event::Slow);
         }

@@ -7,6 +7,12 @@
 //! Frames that ask for nothing (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, empty DATA) cost a client
 //! nothing and us some work each. They come with requests, bodies and answers, so each of those
 //! buys some; a client that sends many more is noise.
+//!
+//! It is also the place to mend how `h2` ends a connection. It sends two GOAWAY frames, as RFC 9113
+//! asks (section 6.8), and the second, after which requests are passed over, the moment its PING is
+//! answered. Clients answer a PING ahead of everything else, requests that they began before
+//! included, and those would be lost. So the answer is kept back for a while, and what the client
+//! sends meanwhile is served.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -27,8 +33,13 @@ const FRAME_HEADER: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
+const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
+
+/// The answer to the PING between the two GOAWAY frames of `h2`.
+const ANSWER: [u8; 17] = *b"\0\0\x08\x06\x01\0\0\0\0\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54";
 
 /// Frames without use, not bought by others, that a client may send within [`NOISE_WITHIN`].
 const NOISE_MAX: u32 = 2_000;
@@ -47,6 +58,20 @@ pub(super) struct Sight {
     counted_since: Cell<Instant>,
     /// Bytes sent that have bought nothing yet.
     sent: Cell<u32>,
+    answer: Cell<Answer>,
+}
+
+/// The answer to the PING that goes with the first GOAWAY.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// There is none to keep back.
+    Free,
+    /// It is to be kept back when it comes.
+    Awaited,
+    /// It came.
+    Kept(Instant),
+    /// It is given out again, from this byte on.
+    Given(usize),
 }
 
 impl Sight {
@@ -56,12 +81,48 @@ impl Sight {
             noise: Cell::new(0),
             counted_since: Cell::new(Instant::now()),
             sent: Cell::new(0),
+            answer: Cell::new(Answer::Free),
         }
     }
 
     /// Since when a request head is on its way.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since.get()
+    }
+
+    /// Keeps the answer to the PING of a first GOAWAY back.
+    pub(super) fn keep_answer(&self) {
+        self.answer.set(Answer::Awaited);
+    }
+
+    /// Since when an answer is kept.
+    pub(super) fn kept_since(&self) -> Option<Instant> {
+        match self.answer.get() {
+            Answer::Kept(since) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Gives the answer out when the connection is read from next.
+    pub(super) fn give_answer(&self) {
+        self.answer.set(Answer::Given(0));
+    }
+
+    /// The bytes of the answer that are to be read now; at most `len`.
+    fn given(&self, len: usize, between_frames: bool) -> Option<&'static [u8]> {
+        let Answer::Given(from) = self.answer.get() else {
+            return None;
+        };
+        if from == 0 && !between_frames {
+            return None;
+        }
+        let end = ANSWER.len().min(from + len);
+        self.answer.set(if end == ANSWER.len() {
+            Answer::Free
+        } else {
+            Answer::Given(end)
+        });
+        Some(&ANSWER[from..end])
     }
 
     /// Whether the client sends little else than frames without use.
@@ -105,6 +166,8 @@ struct Frames {
     /// Frames with and without use since they were counted.
     useful: u32,
     useless: u32,
+    /// The bytes to skip are those of an answer to a PING.
+    in_answer: bool,
 }
 
 impl Frames {
@@ -117,30 +180,44 @@ impl Frames {
             in_head_next: false,
             useful: 0,
             useless: 0,
+            in_answer: false,
         }
     }
 
-    fn see(&mut self, mut bytes: &[u8]) {
+    /// Whether the next byte begins a frame.
+    const fn between(&self) -> bool {
+        self.skip == 0 && self.have == 0
+    }
+
+    /// Takes in what comes next. With `spoil`, answers to a PING are made answers to none. Whether
+    /// one came to its end.
+    fn see(&mut self, mut bytes: &mut [u8], spoil: bool) -> bool {
+        let mut answered = false;
         while !bytes.is_empty() {
             if self.skip > 0 {
-                let skipped = self.skip.min(bytes.len());
-                bytes = &bytes[skipped..];
-                self.skip -= skipped;
+                let (skipped, rest) = bytes.split_at_mut(self.skip.min(bytes.len()));
+                self.skip -= skipped.len();
+                if self.in_answer && spoil {
+                    skipped.fill(0);
+                }
+                bytes = rest;
                 if self.skip == 0 {
                     self.in_head = self.in_head_next;
+                    answered |= std::mem::take(&mut self.in_answer);
                 }
                 continue;
             }
             let missing = &mut self.header[self.have..];
             let taken = missing.len().min(bytes.len());
             missing[..taken].copy_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
+            bytes = &mut bytes[taken..];
             self.have += taken;
             if self.have == FRAME_HEADER {
                 self.have = 0;
                 self.begin();
             }
         }
+        answered
     }
 
     fn begin(&mut self) {
@@ -156,10 +233,11 @@ impl Frames {
             // An empty one is over at once.
             self.in_head = self.skip > 0 || self.in_head_next;
         }
+        self.in_answer = kind == PING && flags & ACK != 0 && self.skip > 0;
     }
 }
 
-/// A stream that is watched for slow heads.
+/// A stream whose frames are looked at.
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: Coalesced<Prefixed>,
@@ -188,9 +266,17 @@ impl AsyncRead for Watched {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if let Some(answer) = this.sight.given(buf.remaining(), this.frames.between()) {
+            buf.put_slice(answer);
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
-        this.frames.see(&buf.filled()[before..]);
+        let awaited = this.sight.answer.get() == Answer::Awaited;
+        let keep = awaited || this.sight.kept_since().is_some();
+        if this.frames.see(&mut buf.filled_mut()[before..], keep) && awaited {
+            this.sight.answer.set(Answer::Kept(Instant::now()));
+        }
         let useful = std::mem::take(&mut this.frames.useful);
         this.sight
             .frames(useful, std::mem::take(&mut this.frames.useless));
@@ -249,10 +335,10 @@ mod tests {
 
     /// The preface and `frames`, seen byte by byte: after how many a head was on its way.
     fn in_head(frames: &[Vec<u8>]) -> Vec<usize> {
-        let bytes = [vec![b'P'; PREFACE], frames.concat()].concat();
+        let mut bytes = [vec![b'P'; PREFACE], frames.concat()].concat();
         let mut watch = Frames::new();
-        let seen = bytes.chunks(1).map(|byte| {
-            watch.see(byte);
+        let seen = bytes.chunks_mut(1).map(|byte| {
+            watch.see(byte, true);
             watch.in_head
         });
         seen.enumerate()
@@ -297,5 +383,38 @@ mod tests {
             let _ = sight.wrote(Poll::Ready(Ok(256)));
         }
         assert!(!sight.is_noisy());
+    }
+
+    #[test]
+    fn an_answer_to_a_ping_is_spoiled_and_nothing_else() {
+        let other = frame(0, 0, &[1; 8]);
+        let ping = frame(PING, 0, &ANSWER[FRAME_HEADER..]);
+        let sent = [&[b'P'; PREFACE], &*other, &*ping, &ANSWER, &*other].concat();
+        let mut spoiled = sent.clone();
+        let end = sent.len() - other.len();
+        spoiled[end - 8..end].fill(0);
+        for size in [1, 7, sent.len()] {
+            for (spoil, expected) in [(true, &spoiled), (false, &sent)] {
+                let (mut frames, mut bytes) = (Frames::new(), sent.clone());
+                let mut answers = 0;
+                for part in bytes.chunks_mut(size) {
+                    answers += usize::from(frames.see(part, spoil));
+                }
+                assert_eq!((answers, &bytes), (1, expected), "in parts of {size}");
+                assert!(frames.between());
+            }
+        }
+    }
+
+    #[test]
+    fn a_kept_answer_is_given_once_between_frames_in_any_parts() {
+        let sight = Sight::new();
+        sight.keep_answer();
+        assert_eq!(sight.given(100, true), None);
+        sight.give_answer();
+        assert_eq!(sight.given(100, false), None);
+        assert_eq!(sight.given(5, true), Some(&ANSWER[..5]));
+        assert_eq!(sight.given(100, false), Some(&ANSWER[5..]));
+        assert_eq!(sight.given(100, true), None);
     }
 }
