@@ -2,6 +2,7 @@
 //!
 //! It runs beside the traffic and shares nothing with it but what [`Control`] shows.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -23,15 +24,16 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use usher_core::affinity::Pins;
 use usher_core::catalog::EndpointIx;
+use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 
 use crate::access::{Access, Product};
 use crate::envelope::{ApiError, success};
 use crate::patient::Patient;
-use crate::wire::explain::{Question, Surroundings};
+use crate::wire::explain::{Question, Surroundings, wall};
 use crate::wire::state::state;
 
 /// The largest body of a request.
@@ -90,6 +92,10 @@ impl Counts for View {
 impl Surroundings for View {
     fn place(&self, client: IpAddr) -> Option<Place> {
         self.around.place(client)
+    }
+
+    fn sessions(&self, now: Wall) -> HashMap<Id, u64> {
+        self.around.sessions(now)
     }
 
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a> {
@@ -209,7 +215,8 @@ async fn usher_state(
 ) -> Result<Response, ApiError> {
     control.access().read(&headers, Product::LoadBalancing)?;
     let view = control.view();
-    let state = state(&view.snapshot, &view, control.version(), control.uptime());
+    let (version, uptime) = (control.version(), control.uptime());
+    let state = state(&view.snapshot, &view, version, uptime, wall());
     Ok(success(&state))
 }
 

@@ -1,5 +1,6 @@
 //! What the API is told of this node.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,10 +19,11 @@ use usher_api::wire::explain::Surroundings;
 use usher_core::affinity::{NoPins, Pins};
 use usher_core::catalog::{EndpointIx, Monitoring};
 use usher_core::health::EndpointState;
+use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Lookup};
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 use usher_edge::geo::Places;
 use usher_edge::http::{Book, FrontMetrics, Plane};
 
@@ -101,6 +103,10 @@ impl Counts for Around {
 impl Surroundings for Around {
     fn place(&self, client: IpAddr) -> Option<Place> {
         self.places.as_ref()?.place(client)
+    }
+
+    fn sessions(&self, _: Wall) -> HashMap<Id, u64> {
+        HashMap::new()
     }
 
     fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {

@@ -9,16 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use usher_core::catalog::{Address, Catalog};
 use usher_core::engine::{Engine, Input, Known, Output, StateChange};
 use usher_core::health::{EndpointState, PoolState};
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
+use usher_core::snapshot::Snapshot;
 use usher_edge::http::Plane;
 use usher_edge::resolve::Resolution;
 
 /// Catalogs, probe results and resolutions that wait for the engine; senders wait beyond that.
 pub(crate) const INPUTS_MAX: usize = 256;
+
+/// How often the clock on the wall is looked at while something drains: it may be set.
+const CLOCK: Duration = Duration::from_secs(1);
 
 /// A catalog on its way to the engine.
 pub(crate) struct NewCatalog {
@@ -42,12 +46,16 @@ pub(crate) struct Drive {
     pub(crate) hosts: watch::Sender<BTreeSet<String>>,
     pub(crate) resolutions: mpsc::Receiver<Resolution>,
     pub(crate) ready: watch::Sender<bool>,
+    /// Whether an endpoint is draining, which ends at a time of day.
+    pub(crate) drains: bool,
 }
 
 impl Drive {
     /// Carries out `first`, then runs until the sender of catalogs is gone.
     pub(crate) async fn run(mut self, first: Vec<Output>) {
         first.into_iter().for_each(|output| self.carry_out(output));
+        let mut clock = interval(CLOCK);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while let Some(output) = self.engine.poll_output() {
                 self.carry_out(output);
@@ -60,6 +68,8 @@ impl Drive {
                     Some(new) => {
                         let catalog = Arc::clone(&new.catalog);
                         self.unpublished = Some(new);
+                        // What it turns off begins to drain now.
+                        self.engine.handle(Input::Clock(crate::wall()), self.plane.now());
                         Input::Catalog(catalog)
                     }
                     None => return,
@@ -72,6 +82,7 @@ impl Drive {
                     let _gone = answer.send(self.engine.known(self.plane.now()));
                     continue;
                 }
+                _ = clock.tick(), if self.drains => Input::Clock(crate::wall()),
                 () = sleep(wait), if due.is_some() => {
                     self.engine.handle_timeout(self.plane.now());
                     continue;
@@ -96,6 +107,7 @@ impl Drive {
                 let awaited = self
                     .unpublished
                     .take_if(|new| Arc::ptr_eq(&new.catalog, snapshot.catalog()));
+                self.drains = drains(&snapshot);
                 self.plane.publish(snapshot);
                 if let Some(new) = awaited {
                     let _gone = new.in_force.send(()); // nobody waits any more: nobody to tell
@@ -110,6 +122,12 @@ impl Drive {
             }
         }
     }
+}
+
+/// Whether any endpoint is draining.
+fn drains(snapshot: &Snapshot) -> bool {
+    let mut endpoints = snapshot.pools().flat_map(|pool| pool.endpoints());
+    endpoints.any(|(.., health)| health.state == EndpointState::Draining)
 }
 
 async fn sleep(wait: Duration) {

@@ -15,7 +15,17 @@ mod pins;
 pub mod settings;
 mod trust;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use usher_core::time::Wall;
+
 pub use node::{Listening, Node, Part, StartError};
+
+/// What the clock on the wall shows.
+pub(crate) fn wall() -> Wall {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    Wall::from_millis(time.map_or(0, |since| since.as_millis() as i64))
+}
 
 /// 64 bits of the system's entropy.
 ///

@@ -146,6 +146,7 @@ impl Node {
         let mut engine = Engine::new(crate::draw())
             .with_ready_timeout(process.ready_timeout)
             .with_known(known);
+        engine.handle(Input::Clock(crate::wall()), Mono::ZERO);
         engine.handle(Input::Catalog(catalog), Mono::ZERO);
         let mut outputs: Vec<Output> = std::iter::from_fn(|| engine.poll_output()).collect();
         let published = outputs
@@ -208,6 +209,7 @@ impl Node {
             hosts,
             resolutions,
             ready: tell_ready,
+            drains: false,
         };
         tokio::spawn(drive.run(outputs));
 

@@ -5,12 +5,14 @@ use usher_api::wire::explain::{Question, Surroundings};
 use usher_api::wire::reader::Fault;
 use usher_core::affinity::{NoPins, Pins};
 use usher_core::catalog::EndpointIx;
+use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, NoCounts, Snapshot};
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 use usher_edge::geo::Places;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,6 +124,10 @@ impl Counts for Around {
 impl Surroundings for Around {
     fn place(&self, client: IpAddr) -> Option<Place> {
         self.places.as_ref()?.place(client)
+    }
+
+    fn sessions(&self, _: Wall) -> HashMap<Id, u64> {
+        HashMap::new()
     }
 
     fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {

@@ -2,11 +2,11 @@
 
 use usher_core::catalog::{Affinity, Areas, Balancer, HostPattern, Reference};
 use usher_core::id::{Id, Kind};
-use usher_core::rules::PoolMap;
+use usher_core::rules::{PoolMap, Rules};
 use usher_core::steering::PoolSteering;
 
-use super::pool_sets;
 use super::reader::{Cursor, Object, Shape, Word, built, read_only, unbuilt};
+use super::{affinity, pool_sets, rules};
 
 /// A load balancer.
 pub static LOAD_BALANCER: Shape = Shape {
@@ -25,15 +25,13 @@ pub static LOAD_BALANCER: Shape = Shape {
         built("pop_pools"),
         built("adaptive_routing"),
         built("pool_sets"),
-        unbuilt("ttl", &[]),
+        built("session_affinity"),
+        built("session_affinity_ttl"),
+        built("session_affinity_attributes"),
+        built("rules"),
+        built("usher"),
+        built("ttl"),
         unbuilt("location_strategy", &["pop", "proximity"]),
-        unbuilt("session_affinity", &["none"]),
-        unbuilt("session_affinity_ttl", &[]),
-        unbuilt(
-            "session_affinity_attributes",
-            &["Auto", "0", "none", "false"],
-        ),
-        unbuilt("rules", &[]),
         unbuilt("networks", &[]),
         unbuilt("account", &["default"]),
         read_only("id"),
@@ -53,6 +51,12 @@ pub static RANDOM_STEERING: Shape = Shape {
 pub static ADAPTIVE_ROUTING: Shape = Shape {
     name: "adaptive_routing of a load balancer",
     keys: &[built("failover_across_pools")],
+};
+
+/// What Usher adds to a load balancer.
+pub static BALANCER_USHER: Shape = Shape {
+    name: "usher of a load balancer",
+    keys: &[built("endpoint_header")],
 };
 
 pub(super) const POLICIES: [(&str, Word<PoolSteering>); 8] = [
@@ -146,6 +150,20 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
     {
         balancer.failover_across_pools = adaptive.flag_or("failover_across_pools", false);
     }
+    balancer.affinity = affinity::read(&object);
+    balancer.endpoint_header = object
+        .get("usher")
+        .and_then(|usher| usher.object(&BALANCER_USHER))
+        .and_then(|usher| usher.text("endpoint_header"));
+    if let Some(ttl) = object.get("ttl")
+        && ttl.whole(1, 86_400).is_some()
+    {
+        ttl.note("is for answers of the dns front: it has no effect on a proxied load balancer");
+    }
+    let rules = object.get("rules");
+    let mode = balancer.affinity.mode;
+    let rules = rules.map(|rules| rules::read(&rules, mode));
+    balancer.rules = Rules::new(rules.unwrap_or_default());
     let sets = object.get("pool_sets");
     let sets = sets.iter().flat_map(Cursor::list);
     balancer.pool_sets = sets.map(|set| pool_sets::read(&set)).collect();
@@ -172,7 +190,7 @@ pub(super) fn pool_weights(weights: &Cursor<'_>) -> Vec<(Reference, f64)> {
         .collect()
 }
 
-fn pools_by_place(map: &Cursor<'_>) -> PoolMap<Reference> {
+pub(super) fn pools_by_place(map: &Cursor<'_>) -> PoolMap<Reference> {
     let entries = map.entries().into_iter();
     entries
         .map(|(code, pools)| (code.to_owned(), list_of_pools(&pools)))
@@ -205,6 +223,7 @@ fn host(name: &str) -> (String, HostPattern) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use usher_core::catalog::AffinityMode;
 
     use super::*;
     use crate::wire::reader::{Mode, Report, declared};
@@ -223,9 +242,9 @@ mod tests {
             "description": "d", "enabled": false, "proxied": true, "default_pools": ["eu", "us"],
             "fallback_pool": "us", "steering_policy": "random",
             "random_steering": {"default_weight": 0.5, "pool_weights": {"eu": 0.7}},
-            "session_affinity": "none", "session_affinity_attributes": {"samesite": "Auto", "drain_duration": 0},
+            "session_affinity": "cookie", "usher": {"endpoint_header": "X-Served-By"},
             "region_pools": {"WEU": ["eu", "us"]}, "country_pools": {"DE": ["eu"]},
-            "pop_pools": {"ams": ["us"]}, "rules": [], "location_strategy": {"mode": "pop"},
+            "pop_pools": {"ams": ["us"]}, "rules": [{"name": "r"}], "location_strategy": {"mode": "pop"},
             "adaptive_routing": {"failover_across_pools": true},
             "pool_sets": [{"overrides": {"pools": ["us"]}}],
         });
@@ -245,6 +264,9 @@ mod tests {
         );
         assert!(balancer.failover_across_pools);
         assert_eq!(balancer.pool_sets[0].pools[0].text, "us");
+        assert_eq!(balancer.affinity.mode, AffinityMode::Cookie);
+        assert_eq!(balancer.endpoint_header.as_deref(), Some("X-Served-By"));
+        assert_eq!(balancer.rules.as_written()[0].name, "r");
     }
 
     #[test]
@@ -263,19 +285,14 @@ mod tests {
     fn what_is_not_built_is_refused_by_name() {
         let value = json!({
             "proxied": false, "default_pools": ["eu"], "fallback_pool": "eu",
-            "ttl": 30, "session_affinity": "cookie",
-            "session_affinity_ttl": 1800, "rules": [{}, {"name": "x"}],
-            "location_strategy": {"mode": "resolver_ip"},
+            "location_strategy": {"mode": "resolver_ip"}, "networks": ["a"],
         });
         let (_, faults) = read_file("lb", &value);
         assert_eq!(
             faults,
             [
-                "load balancer lb: ttl is not built yet",
-                "load balancer lb: session_affinity cookie is not built yet",
-                "load balancer lb: session_affinity_ttl is not built yet",
-                "load balancer lb: rules is not built yet",
                 "load balancer lb: location_strategy is not built yet",
+                "load balancer lb: networks is not built yet",
                 "load balancer lb: proxied false is the default and means the dns front, which is \
                  not built yet; only \"proxied: true\" is served",
             ]

@@ -3,6 +3,7 @@
 //! `usher explain` and `POST /client/v4/usher/explain` both end here, and here is the call that
 //! traffic makes: there is no second way to decide.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,6 +29,9 @@ const ASSUMPTIONS_MAX: usize = 1_000;
 pub trait Surroundings: Counts {
     /// Where the visitor at `client` is, if a database knows.
     fn place(&self, client: IpAddr) -> Option<Place>;
+
+    /// How many sessions there are with each endpoint, by its id, where any are known.
+    fn sessions(&self, now: Wall) -> HashMap<Id, u64>;
 
     /// The pins of the visitor who sends `headers`.
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a>;
@@ -152,8 +156,7 @@ impl Question {
         let assumed = snapshot.assume(&self.assume);
         let snapshot = assumed.map_err(|fault| vec![wrong("/assume", fault.to_string())])?;
         let draw = self.seed.unwrap_or(draw);
-        let time = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time = Wall::from_millis(time.map_or(0, |since| since.as_millis() as i64));
+        let time = wall();
         let (location, whence) = self.location(&snapshot, around);
         let request = Request {
             host: &self.host,
@@ -249,10 +252,17 @@ impl Question {
     }
 }
 
+/// What the clock on the wall shows.
+pub(crate) fn wall() -> Wall {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    Wall::from_millis(time.map_or(0, |since| since.as_millis() as i64))
+}
+
 fn wrong(pointer: impl Into<String>, message: impl Into<String>) -> Fault {
     Fault {
         pointer: pointer.into(),
         at_key: false,
+        inside: 0,
         place: String::new(),
         message: message.into(),
     }

@@ -7,6 +7,7 @@
 //! judge comes back through [`places::Places`]. The API sends the pointers; the file turns them
 //! into line and column.
 
+pub mod affinity;
 pub mod balancers;
 pub mod explain;
 pub mod monitor_groups;
@@ -15,6 +16,7 @@ pub mod places;
 pub mod pool_sets;
 pub mod pools;
 pub mod reader;
+pub mod rules;
 pub mod state;
 pub mod zones;
 
@@ -31,7 +33,7 @@ fn nowhere() -> Reference {
 }
 
 /// The shape of every object of the resources, for the reference.
-pub const SHAPES: [&reader::Shape; 19] = [
+pub const SHAPES: [&reader::Shape; 27] = [
     &zones::ZONE,
     &zones::UPSTREAM,
     &monitors::MONITOR,
@@ -46,6 +48,14 @@ pub const SHAPES: [&reader::Shape; 19] = [
     &balancers::LOAD_BALANCER,
     &balancers::RANDOM_STEERING,
     &balancers::ADAPTIVE_ROUTING,
+    &balancers::BALANCER_USHER,
+    &affinity::AFFINITY_ATTRIBUTES,
+    &rules::RULE,
+    &rules::OVERRIDES,
+    &rules::RULE_USHER,
+    &rules::TRANSFORM,
+    &rules::HEADER_EDIT,
+    &rules::PATH_REWRITE,
     &pool_sets::POOL_SET,
     &pool_sets::POOL_SET_MATCH,
     &pool_sets::TOPOLOGY,

@@ -3,6 +3,7 @@
 //! The core numbers what it checks and names fields in its own words; this remembers where each
 //! number stood and knows which key each field is read from.
 
+use serde_json::Value;
 use usher_core::catalog::{
     self, AffinityField, AreaMap, Balancer, CatalogError, Draft, Field, MonitorKind, Monitoring,
     PoolSet, PoolSetPart, Reference, RulePart, SheddingField, Subject, TlsField,
@@ -33,6 +34,8 @@ pub struct Place {
     pointer: String,
     label: String,
     mode: Mode,
+    /// Rules, by place, whose weights are written flat: the core does not tell the two ways apart.
+    flat: Vec<usize>,
 }
 
 impl Place {
@@ -43,8 +46,16 @@ impl Place {
             pointer: cursor.pointer().to_owned(),
             label: cursor.place().to_owned(),
             mode: cursor.mode(),
+            flat: flat(cursor.value()),
         }
     }
+}
+
+fn flat(resource: &Value) -> Vec<usize> {
+    let rules = resource.get("rules").and_then(Value::as_array);
+    let rules = rules.into_iter().flatten().enumerate();
+    let flat = rules.filter(|(_, rule)| rule["overrides"]["random_steering"].is_null());
+    flat.map(|(place, _)| place).collect()
 }
 
 impl Places {
@@ -88,6 +99,7 @@ impl Places {
             pointer: String::new(),
             label: String::new(),
             mode: Mode::File,
+            flat: Vec::new(),
         };
         let at = |list: &[Place], index: usize| list.get(index).cloned().unwrap_or_else(nowhere);
         let place = match subject {
@@ -111,14 +123,16 @@ impl Places {
                     pointer: format!("{}/origins/{endpoint}", pool_place.pointer),
                     label: format!("{}endpoint {name}: ", pool_place.label),
                     mode: pool_place.mode,
+                    flat: Vec::new(),
                 }
             }
         };
-        let key = key(draft, subject, field, place.mode);
+        let key = key(draft, subject, field, &place);
         let at_key = key.is_empty();
         Fault {
             pointer: format!("{}{key}", place.pointer),
             at_key,
+            inside: 0,
             place: place.label,
             message,
         }
@@ -126,9 +140,9 @@ impl Places {
 }
 
 /// Pointer of the field from its resource; empty for what is not a field of its own.
-fn key(draft: &Draft, subject: Subject, field: Field, mode: Mode) -> String {
+fn key(draft: &Draft, subject: Subject, field: Field, place: &Place) -> String {
     let fixed = match field {
-        Field::Name => match (subject, mode) {
+        Field::Name => match (subject, place.mode) {
             (Subject::Endpoint { .. }, _) | (_, Mode::Api) => "/name",
             (Subject::Node, Mode::File) => "/node/name",
             // In a file the key is the name.
@@ -155,7 +169,7 @@ fn key(draft: &Draft, subject: Subject, field: Field, mode: Mode) -> String {
                 return String::new();
             };
             let balancer = draft.balancers.get(balancer);
-            return balancer.map_or_else(String::new, |balancer| inside(balancer, field));
+            return balancer.map_or_else(String::new, |balancer| inside(balancer, field, place));
         }
         Field::IntervalMin => "/limits/monitor_interval_min",
         Field::Method => "/method",
@@ -235,7 +249,7 @@ fn affinity(field: AffinityField) -> String {
 }
 
 /// Pointer of what lies in a map, pool set or rule of a load balancer.
-fn inside(balancer: &Balancer, field: Field) -> String {
+fn inside(balancer: &Balancer, field: Field, at: &Place) -> String {
     match field {
         Field::Area { map, place, pool } => {
             let areas = &balancer.areas;
@@ -252,7 +266,8 @@ fn inside(balancer: &Balancer, field: Field) -> String {
         }
         Field::Rule { place, part } => {
             let rule = balancer.rules.as_written().get(place);
-            format!("/rules/{place}{}", rule_part(rule, part))
+            let flat = at.flat.contains(&place);
+            format!("/rules/{place}{}", rule_part(rule, part, flat))
         }
         _ => String::new(),
     }
@@ -299,15 +314,15 @@ fn pool_set(set: Option<&PoolSet>, part: PoolSetPart) -> String {
             format!("/overrides/pool_weights/{}", token(name))
         }
         PoolSetPart::Steering => "/overrides/steering_policy".to_owned(),
-        PoolSetPart::Response(field) => own(None, field),
+        PoolSetPart::Response(field) => own(None, field, false),
     }
 }
 
-fn rule_part(rule: Option<&Rule<Reference>>, part: RulePart) -> String {
+fn rule_part(rule: Option<&Rule<Reference>>, part: RulePart, flat: bool) -> String {
     let overrides = rule.map(|rule| &rule.overrides);
     match part {
         RulePart::Condition => "/condition".to_owned(),
-        RulePart::Own(field) => own(rule, field),
+        RulePart::Own(field) => own(rule, field, flat),
         RulePart::Pool(place) => format!("/overrides/pools/{place}"),
         RulePart::DefaultPool(place) => {
             let place = place.map_or_else(String::new, |place| format!("/{place}"));
@@ -327,7 +342,7 @@ fn rule_part(rule: Option<&Rule<Reference>>, part: RulePart) -> String {
 }
 
 /// Of a rule by itself; pool sets share the fixed response.
-fn own(rule: Option<&Rule<Reference>>, field: RuleField) -> String {
+fn own(rule: Option<&Rule<Reference>>, field: RuleField, flat: bool) -> String {
     match field {
         RuleField::Name => "/name".to_owned(),
         RuleField::Status => "/fixed_response/status_code".to_owned(),
@@ -336,15 +351,17 @@ fn own(rule: Option<&Rule<Reference>>, field: RuleField) -> String {
         RuleField::Body => "/fixed_response/message_body".to_owned(),
         RuleField::Pools => "/overrides/pools".to_owned(),
         RuleField::Ttl => "/overrides/ttl".to_owned(),
+        RuleField::WeightDefault if flat => "/overrides/pool_default_weight".to_owned(),
         RuleField::WeightDefault => "/overrides/random_steering/default_weight".to_owned(),
         RuleField::Weight(place) => {
             let weights = rule.and_then(|rule| rule.overrides.weights.as_ref());
             let pool = weights.and_then(|weights| weights.get(place));
             let name = pool.map_or("", |(pool, _)| pool.text.as_str());
-            format!("/overrides/random_steering/pool_weights/{}", token(name))
+            let object = if flat { "" } else { "random_steering/" };
+            format!("/overrides/{object}pool_weights/{}", token(name))
         }
-        RuleField::RequestHeader(_) => "/usher/transform/request_headers".to_owned(),
-        RuleField::ResponseHeader(_) => "/usher/transform/response_headers".to_owned(),
+        RuleField::RequestHeader(place) => format!("/usher/transform/request_headers/{place}"),
+        RuleField::ResponseHeader(place) => format!("/usher/transform/response_headers/{place}"),
         RuleField::Path => "/usher/transform/path".to_owned(),
     }
 }

@@ -118,7 +118,7 @@ fn codes(topology: &Object<'_>, key: &'static str) -> Vec<String> {
         .collect()
 }
 
-fn read_response(response: &Object<'_>) -> FixedResponse {
+pub(super) fn read_response(response: &Object<'_>) -> FixedResponse {
     let status = response.count_or("status_code", (200, 599), 200);
     FixedResponse {
         // Beyond u16 it is out of range either way, which the core says.

@@ -1,17 +1,26 @@
 //! The state of a node as one object: what `usher status` and scripts read.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use usher_core::snapshot::{Counts, Snapshot};
+use usher_core::id::Id;
+use usher_core::snapshot::{PoolView, Snapshot};
+use usher_core::time::Wall;
 
-use super::explain::number;
+use super::explain::{Surroundings, number};
 
-/// The `result` of `GET /client/v4/usher/state`.
+/// The `result` of `GET /client/v4/usher/state`, at `now`.
 ///
 /// Sections of features that are off are empty lists.
 #[must_use]
-pub fn state(snapshot: &Snapshot, counts: &impl Counts, version: &str, uptime: Duration) -> Value {
+pub fn state(
+    snapshot: &Snapshot,
+    around: &impl Surroundings,
+    version: &str,
+    uptime: Duration,
+    now: Wall,
+) -> Value {
     let catalog = snapshot.catalog();
     let balancers = catalog.balancers().map(|(ix, balancer)| {
         let pools: Vec<&str> = balancer
@@ -27,8 +36,10 @@ pub fn state(snapshot: &Snapshot, counts: &impl Counts, version: &str, uptime: D
         })
     });
     let balancers: Value = balancers.collect();
+    let sessions = around.sessions(now);
     let pools = snapshot.pools().map(|pool| {
         let endpoints = pool.endpoints().map(|(ix, view, health)| {
+            let left = snapshot.drain_left(ix, now);
             json!({
                 "name": view.name,
                 "address": view.address.to_string(),
@@ -36,10 +47,11 @@ pub fn state(snapshot: &Snapshot, counts: &impl Counts, version: &str, uptime: D
                 "state": health.state.as_str(),
                 "reason": health.reason_shown().as_str(),
                 "weight": number(health.weight.as_f64()),
-                "open_requests": counts.open_requests(ix),
-                "open_connections": counts.open_connections(ix),
-                "sessions": 0,
-                "drain_seconds_left": null,
+                "open_requests": around.open_requests(ix),
+                "open_connections": around.open_connections(ix),
+                "sessions": sessions.get(&view.id).copied().unwrap_or(0),
+                // The second that has begun counts: 0 is not shown while a pin may hold.
+                "drain_seconds_left": left.map(|left| left.as_millis().div_ceil(1000) as u64),
             })
         });
         let endpoints: Value = endpoints.collect();
@@ -48,6 +60,7 @@ pub fn state(snapshot: &Snapshot, counts: &impl Counts, version: &str, uptime: D
             "name": pool.name,
             "state": pool.state.as_str(),
             "reason": pool.reason.to_string(),
+            "session_skew": session_skew(&pool, &sessions).map(rounded),
             "endpoints": endpoints,
         })
     });
@@ -62,4 +75,30 @@ pub fn state(snapshot: &Snapshot, counts: &impl Counts, version: &str, uptime: D
         "rooms": [],
         "browsers": [],
     })
+}
+
+/// How far the sessions of a pool are from its weights, 0..=1: the part of all sessions that would
+/// have to be elsewhere. `None` without sessions or without weights.
+///
+/// A weight moves no session, so this is what a change of weights has not reached yet.
+#[must_use]
+pub fn session_skew(pool: &PoolView<'_>, sessions: &HashMap<Id, u64>) -> Option<f64> {
+    let of = |id: &Id| sessions.get(id).copied().unwrap_or(0) as f64;
+    let weight = |health: &usher_core::snapshot::EndpointHealth| match health.is_off() {
+        true => 0.0,
+        false => health.weight.as_f64(),
+    };
+    let endpoints = || {
+        pool.endpoints()
+            .map(|(_, view, health)| (of(&view.id), weight(health)))
+    };
+    let (sessions, weights) = endpoints().fold((0.0, 0.0), |(sessions, weights), (own, weight)| {
+        (sessions + own, weights + weight)
+    });
+    let excess = |(own, weight): (f64, f64)| (own / sessions - weight / weights).max(0.0);
+    (sessions > 0.0 && weights > 0.0).then(|| endpoints().map(excess).sum())
+}
+
+fn rounded(skew: f64) -> Value {
+    number((skew * 1e4).round() / 1e4)
 }

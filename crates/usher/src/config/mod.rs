@@ -7,6 +7,7 @@
 
 mod environment;
 mod files;
+mod inside;
 mod process;
 mod quantity;
 mod resources;
@@ -212,7 +213,12 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
     };
     let mut faults: Vec<_> = flaws.into_iter().map(told).collect();
     let at = |found: &reader::Fault, tree: &Node| {
-        (tree.locate(&found.pointer, found.at_key), found.to_string())
+        let begins = tree.locate(&found.pointer, found.at_key);
+        let place = match (found.inside, tree.text(&found.pointer)) {
+            (0, _) | (_, None) => begins,
+            (skip, Some(value)) => inside::inside(text, begins, value, skip),
+        };
+        (place, found.to_string())
     };
     match check(&tree, source) {
         Ok(Checked {

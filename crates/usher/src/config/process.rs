@@ -10,6 +10,7 @@ use usher_api::access::{Permission, Product, Secret, Token};
 use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbuilt};
 use usher_core::catalog::Node;
 use usher_edge::http::{Limits, Timeouts};
+use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
 use usher_edge::tls::KeyPair;
 use usher_node::settings::{AccessLog, Api, LogTarget, Process, Seal, Shutdown};
 
@@ -31,6 +32,8 @@ pub(super) static ROOT: Shape = Shape {
         built("access_log"),
         built("geo"),
         built("pid_file"),
+        built("secrets"),
+        built("state_folder"),
         built("zones"),
         built("monitors"),
         built("monitor_groups"),
@@ -39,8 +42,6 @@ pub(super) static ROOT: Shape = Shape {
         unbuilt("nodes", &[]),
         unbuilt("store", &[]),
         unbuilt("live_state", &["memory:"]),
-        unbuilt("secrets", &[]),
-        unbuilt("state_folder", &[]),
         unbuilt("accounts", &[]),
         unbuilt("notifications", &["false"]),
         unbuilt("waiting_rooms", &[]),
@@ -145,9 +146,14 @@ static GEO: Shape = Shape {
     keys: &[built("database"), unbuilt("asn_database", &[])],
 };
 
+static SECRETS: Shape = Shape {
+    name: "secrets",
+    keys: &[built("seal")],
+};
+
 /// The shape of every object of these sections, for the reference.
 #[cfg(test)]
-pub(super) const SHAPES: [&Shape; 12] = [
+pub(super) const SHAPES: [&Shape; 13] = [
     &ROOT,
     &NODE,
     &LISTEN,
@@ -160,9 +166,10 @@ pub(super) const SHAPES: [&Shape; 12] = [
     &SHUTDOWN,
     &ACCESS_LOG,
     &GEO,
+    &SECRETS,
 ];
 
-/// Where state is kept.
+/// Where state is kept unless the file says otherwise.
 const STATE_FOLDER: &str = "var";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -231,7 +238,15 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
         // Read with the other files; here only what is not even a path is told.
         let _ = path(&database, folder);
     }
-    process.seal = Seal::Folder(folder.join(STATE_FOLDER));
+    let seal = section("secrets", &SECRETS).and_then(|secrets| secrets.need("seal"));
+    let state = root.get("state_folder");
+    process.seal = match seal {
+        Some(seal) => Seal::Secrets(read_seal(&seal)),
+        None => {
+            let state = state.and_then(|state| path(&state, folder));
+            Seal::Folder(state.unwrap_or_else(|| folder.join(STATE_FOLDER)))
+        }
+    };
     process
 }
 
@@ -387,6 +402,33 @@ fn read_secret(value: &Cursor<'_>) -> Option<Secret> {
         return None;
     }
     Some(Secret::new(text))
+}
+
+/// Secrets that seal. Their values are never part of a message.
+fn read_seal(list: &Cursor<'_>) -> Vec<Secret> {
+    let items = list.list();
+    let texts: Vec<&str> = items.iter().filter_map(Cursor::text).collect();
+    // With a place missing, what is said of the others would name the wrong ones.
+    let fault = (texts.len() == items.len() && list.value().is_array())
+        .then(|| Keys::new(&texts).err())
+        .flatten();
+    match fault {
+        None => {}
+        Some(SecretFault::None) => list.fault("is empty"),
+        Some(SecretFault::Many { found }) => {
+            list.fault(format_args!("has {found} keys, more than {KEYS_MAX}"));
+        }
+        Some(SecretFault::Short { place, found }) => items[place].fault(format_args!(
+            "has {found} characters, fewer than {SECRET_LEN_MIN}"
+        )),
+        Some(SecretFault::Monotonous { place, found }) => items[place].fault(format_args!(
+            "has {found} different characters, fewer than {VARIETY_MIN}"
+        )),
+        Some(SecretFault::Twice { place, first }) => {
+            items[place].fault(format_args!("is the same key as seal[{first}]"));
+        }
+    }
+    texts.into_iter().map(Secret::new).collect()
 }
 
 /// The database of places, if its file is named in full.

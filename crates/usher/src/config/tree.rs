@@ -463,22 +463,7 @@ impl Node {
     pub(super) fn locate(&self, pointer: &str, at_key: bool) -> Position {
         let (mut node, mut key_at) = (self, None);
         for token in pointer.split('/').skip(1) {
-            let token = token.replace("~1", "/").replace("~0", "~");
-            let below = match &node.kind {
-                NodeKind::Scalar { .. } | NodeKind::Unclear => None,
-                NodeKind::List(items) => {
-                    let item = token
-                        .parse::<usize>()
-                        .ok()
-                        .and_then(|index| items.get(index));
-                    item.map(|item| (item, None))
-                }
-                NodeKind::Object(entries) => {
-                    let entry = entries.iter().find(|entry| entry.key == token);
-                    entry.map(|entry| (&entry.value, Some(entry.at)))
-                }
-            };
-            let Some(below) = below else {
+            let Some(below) = node.below(token) else {
                 return key_at.unwrap_or(node.at);
             };
             (node, key_at) = below;
@@ -487,6 +472,32 @@ impl Node {
             key_at.unwrap_or(node.at)
         } else {
             node.at
+        }
+    }
+
+    /// The text that `pointer` names, as it is meant.
+    pub(super) fn text(&self, pointer: &str) -> Option<&str> {
+        let mut tokens = pointer.split('/').skip(1);
+        let node = tokens.try_fold(self, |node, token| Some(node.below(token)?.0))?;
+        match &node.kind {
+            NodeKind::Scalar { text, .. } => Some(text),
+            NodeKind::Unclear | NodeKind::List(_) | NodeKind::Object(_) => None,
+        }
+    }
+
+    /// The value below that one token of a pointer names, and where its key stands if it has one.
+    fn below(&self, token: &str) -> Option<(&Node, Option<Position>)> {
+        match &self.kind {
+            NodeKind::Scalar { .. } | NodeKind::Unclear => None,
+            NodeKind::List(items) => {
+                let item = items.get(token.parse::<usize>().ok()?)?;
+                Some((item, None))
+            }
+            NodeKind::Object(entries) => {
+                let token = token.replace("~1", "/").replace("~0", "~");
+                let entry = entries.iter().find(|entry| entry.key == token)?;
+                Some((&entry.value, Some(entry.at)))
+            }
         }
     }
 }

@@ -95,6 +95,14 @@ impl<'a> Cursor<'a> {
         self.report.fault(self.finding(true, what));
     }
 
+    /// Says that the text is wrong behind its first `skip` characters: `<field> <what>`.
+    pub fn fault_inside(&self, skip: usize, what: impl std::fmt::Display) {
+        self.report.fault(Fault {
+            inside: skip,
+            ..self.finding(false, what)
+        });
+    }
+
     /// Says that the value is odd: `<field> <what>`.
     pub fn note(&self, what: impl std::fmt::Display) {
         self.report.note(self.finding(false, what));
@@ -113,6 +121,7 @@ impl<'a> Cursor<'a> {
         Fault {
             pointer: self.pointer.clone(),
             at_key,
+            inside: 0,
             place,
             message,
         }
@@ -212,6 +221,7 @@ impl<'a> Cursor<'a> {
         let fault = Fault {
             pointer: pointer.to_owned(),
             at_key: true,
+            inside: 0,
             place,
             message,
         };

@@ -20,6 +20,8 @@ pub struct Fault {
     pub pointer: String,
     /// Whether the key is at fault and not its value.
     pub at_key: bool,
+    /// Characters of the text before the place in it that is at fault; 0: all of the value is.
+    pub inside: usize,
     /// The resource, for people: `pool eu: endpoint a: `, or nothing.
     pub place: String,
     /// What is wrong: lower case, no full stop.
@@ -138,6 +140,7 @@ mod tests {
         Fault {
             pointer: pointer.into(),
             at_key: false,
+            inside: 0,
             place,
             message,
         }
