@@ -28,7 +28,7 @@ use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
-use usher_core::time::{Mono, Wall};
+use usher_core::time::Mono;
 
 use crate::access::{Access, Product};
 use crate::envelope::{ApiError, success};
@@ -94,8 +94,8 @@ impl Surroundings for View {
         self.around.place(client)
     }
 
-    fn sessions(&self, now: Wall) -> HashMap<Id, u64> {
-        self.around.sessions(now)
+    fn sessions(&self) -> Arc<HashMap<Id, u64>> {
+        self.around.sessions()
     }
 
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a> {
@@ -206,7 +206,8 @@ async fn readyz(State(control): State<Shared>) -> (StatusCode, &'static str) {
 
 async fn metrics(State(control): State<Shared>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(http::header::CONTENT_TYPE, kind)], control.metrics())
+    let text = apart(move || control.metrics()).await;
+    ([(http::header::CONTENT_TYPE, kind)], text)
 }
 
 async fn usher_state(
@@ -214,10 +215,18 @@ async fn usher_state(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     control.access().read(&headers, Product::LoadBalancing)?;
-    let view = control.view();
-    let (version, uptime) = (control.version(), control.uptime());
-    let state = state(&view.snapshot, &view, version, uptime, wall());
-    Ok(success(&state))
+    let state = apart(move || {
+        let view = control.view();
+        let (version, uptime) = (control.version(), control.uptime());
+        state(&view.snapshot, &view, version, uptime, wall())
+    });
+    Ok(success(&state.await))
+}
+
+/// Does what may take a while beside the tasks of this thread, among which are the probes.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 async fn usher_explain(

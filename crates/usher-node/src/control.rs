@@ -16,16 +16,20 @@ use tokio::sync::watch;
 use usher_api::access::Access;
 use usher_api::server::{Control, View};
 use usher_api::wire::explain::Surroundings;
-use usher_core::affinity::{NoPins, Pins};
+use usher_api::wire::state::session_skew;
+use usher_core::affinity::Pins;
 use usher_core::catalog::{EndpointIx, Monitoring};
 use usher_core::health::EndpointState;
 use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Headers;
-use usher_core::snapshot::{Counts, Lookup};
-use usher_core::time::{Mono, Wall};
+use usher_core::snapshot::{Counts, Lookup, Snapshot};
+use usher_core::time::Mono;
 use usher_edge::geo::Places;
 use usher_edge::http::{Book, FrontMetrics, Plane};
+use usher_edge::seal::Keys;
+
+use crate::pins::Presented;
 
 /// The node as the API sees it.
 pub(crate) struct Shared {
@@ -35,6 +39,7 @@ pub(crate) struct Shared {
     ready: watch::Receiver<bool>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
+    sessions: Arc<Sessions>,
     registry: Mutex<Registry>,
 }
 
@@ -53,11 +58,13 @@ impl Shared {
         ready: watch::Receiver<bool>,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
+        let sessions = Arc::new(Sessions::new(Arc::clone(&plane)));
         let mut registry = Registry::default();
         registry.register_collector(Box::new(FrontMetrics(Arc::clone(&plane))));
         registry.register_collector(Box::new(NodeMetrics {
             plane: Arc::clone(&plane),
             reloads: Arc::clone(&reloads),
+            sessions: Arc::clone(&sessions),
             version,
         }));
         Arc::new(Shared {
@@ -67,6 +74,7 @@ impl Shared {
             ready,
             stopping: AtomicBool::new(false),
             reloads,
+            sessions,
             registry: Mutex::new(registry),
         })
     }
@@ -84,10 +92,49 @@ impl Shared {
     }
 }
 
+/// Live sessions by endpoint, counted when somebody asks and at most once a second: there may be a
+/// million of them.
+#[derive(Debug)]
+struct Sessions {
+    plane: Arc<Plane>,
+    counted: Mutex<Option<Counted>>,
+}
+
+/// When, and how many.
+type Counted = (Mono, Arc<HashMap<Id, u64>>);
+
+impl Sessions {
+    const FRESH: Duration = Duration::from_secs(1);
+
+    fn new(plane: Arc<Plane>) -> Sessions {
+        Sessions {
+            plane,
+            counted: Mutex::new(None),
+        }
+    }
+
+    /// The count of now, or of up to [`Sessions::FRESH`] ago.
+    fn count(&self) -> Arc<HashMap<Id, u64>> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.plane.now();
+        match &*counted {
+            Some((then, sessions)) if now.since(*then) < Sessions::FRESH => Arc::clone(sessions),
+            _ => {
+                let sessions = Arc::new(self.plane.pins_live(crate::wall()));
+                *counted = Some((now, Arc::clone(&sessions)));
+                sessions
+            }
+        }
+    }
+}
+
 /// What the front knows beside the snapshot: its book, and its visitors.
 struct Around {
     book: Arc<Book>,
+    plane: Arc<Plane>,
+    sessions: Arc<Sessions>,
     places: Option<Arc<Places>>,
+    keys: Option<Arc<Keys>>,
 }
 
 impl Counts for Around {
@@ -105,12 +152,16 @@ impl Surroundings for Around {
         self.places.as_ref()?.place(client)
     }
 
-    fn sessions(&self, _: Wall) -> HashMap<Id, u64> {
-        HashMap::new()
+    fn sessions(&self) -> Arc<HashMap<Id, u64>> {
+        self.sessions.count()
     }
 
-    fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {
-        Box::new(NoPins)
+    fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a> {
+        Box::new(Presented {
+            headers,
+            keys: self.keys.as_deref(),
+            table: Some(self.plane.pins()),
+        })
     }
 }
 
@@ -121,7 +172,10 @@ impl Control for Shared {
             snapshot,
             around: Box::new(Around {
                 book,
+                plane: Arc::clone(&self.plane),
                 places: self.plane.places(),
+                keys: self.plane.keys(),
+                sessions: Arc::clone(&self.sessions),
             }),
         }
     }
@@ -177,7 +231,61 @@ impl fmt::Debug for Shared {
 struct NodeMetrics {
     plane: Arc<Plane>,
     reloads: Arc<Reloads>,
+    sessions: Arc<Sessions>,
     version: &'static str,
+}
+
+impl NodeMetrics {
+    /// Sessions as they stand: by endpoint, what is left of drains, and how far from the weights.
+    fn sessions(&self, snapshot: &Snapshot, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let now = crate::wall();
+        let sessions = self.sessions.count();
+        let mut metric = encoder.encode_descriptor(
+            "usher_endpoint_sessions",
+            "Sessions with the endpoint that this node gave and that are not over",
+            None,
+            MetricType::Gauge,
+        )?;
+        for pool in snapshot.pools() {
+            for (_, endpoint, _) in pool.endpoints() {
+                let labels = [("pool", pool.name), ("endpoint", endpoint.name.as_str())];
+                let count = sessions.get(&endpoint.id).copied().unwrap_or(0);
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                metric.encode_family(&labels)?.encode_gauge(&count)?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "usher_endpoint_drain_left_seconds",
+            "How long the sessions of a draining endpoint still hold",
+            None,
+            MetricType::Gauge,
+        )?;
+        for pool in snapshot.pools() {
+            for (ix, endpoint, _) in pool.endpoints() {
+                let Some(left) = snapshot.drain_left(ix, now) else {
+                    continue;
+                };
+                let labels = [("pool", pool.name), ("endpoint", endpoint.name.as_str())];
+                metric
+                    .encode_family(&labels)?
+                    .encode_gauge(&left.as_secs_f64())?;
+            }
+        }
+        let mut metric = encoder.encode_descriptor(
+            "usher_pool_session_skew_ratio",
+            "Part of the sessions of the pool that would have to be elsewhere to follow the weights",
+            None,
+            MetricType::Gauge,
+        )?;
+        for pool in snapshot.pools() {
+            if let Some(skew) = session_skew(&pool, &sessions) {
+                metric
+                    .encode_family(&[("pool", pool.name)])?
+                    .encode_gauge(&skew)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Collector for NodeMetrics {
@@ -204,6 +312,7 @@ impl Collector for NodeMetrics {
                 metric.encode_family(&labels)?.encode_gauge(&up)?;
             }
         }
+        self.sessions(&snapshot, &mut encoder)?;
         let mut metric = encoder.encode_descriptor(
             "usher_config_reloads",
             "Configurations that came after the first, by what became of them",

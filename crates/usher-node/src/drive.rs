@@ -3,16 +3,18 @@
 //! One task owns the engine, so it needs no lock, and nothing here decides anything. The order of
 //! calls is the engine's: handle, drain the outputs, wait until the timeout or the next input.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use usher_core::catalog::{Address, Catalog};
 use usher_core::engine::{Engine, Input, Known, Output, StateChange};
 use usher_core::health::{EndpointState, PoolState};
+use usher_core::id::Id;
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
 use usher_core::snapshot::Snapshot;
 use usher_edge::http::Plane;
@@ -23,6 +25,9 @@ pub(crate) const INPUTS_MAX: usize = 256;
 
 /// How often the clock on the wall is looked at while something drains: it may be set.
 const CLOCK: Duration = Duration::from_secs(1);
+
+/// Sessions by endpoint.
+type Counted = HashMap<Id, u64>;
 
 /// A catalog on its way to the engine.
 pub(crate) struct NewCatalog {
@@ -48,6 +53,10 @@ pub(crate) struct Drive {
     pub(crate) ready: watch::Sender<bool>,
     /// Whether an endpoint is draining, which ends at a time of day.
     pub(crate) drains: bool,
+    /// Endpoints that are draining and were said to have no session left.
+    pub(crate) deserted: BTreeSet<Id>,
+    /// Sessions by endpoint, while they are being counted.
+    pub(crate) counting: Option<JoinHandle<Counted>>,
 }
 
 impl Drive {
@@ -82,7 +91,18 @@ impl Drive {
                     let _gone = answer.send(self.engine.known(self.plane.now()));
                     continue;
                 }
-                _ = clock.tick(), if self.drains => Input::Clock(crate::wall()),
+                _ = clock.tick(), if self.drains => {
+                    let plane = Arc::clone(&self.plane);
+                    // Apart from this thread: it walks all pins there are.
+                    self.counting.get_or_insert_with(|| {
+                        spawn_blocking(move || plane.pins_live(crate::wall()))
+                    });
+                    Input::Clock(crate::wall())
+                }
+                counted = counted(&mut self.counting) => {
+                    self.tell_deserted(&counted);
+                    continue;
+                }
                 () = sleep(wait), if due.is_some() => {
                     self.engine.handle_timeout(self.plane.now());
                     continue;
@@ -90,6 +110,33 @@ impl Drive {
             };
             self.engine.handle(input, self.plane.now());
         }
+    }
+
+    /// Says of a draining endpoint once that nobody is left to wait for. Its state stays: cookies
+    /// that another node or an earlier process gave are not known here.
+    fn tell_deserted(&mut self, sessions: &Counted) {
+        let (snapshot, now) = (self.plane.snapshot(), crate::wall());
+        let mut deserted = BTreeSet::new();
+        for pool in snapshot.pools() {
+            for (ix, endpoint, _) in pool.endpoints() {
+                let Some(left) = snapshot.drain_left(ix, now) else {
+                    continue;
+                };
+                if sessions.contains_key(&endpoint.id) {
+                    continue;
+                }
+                deserted.insert(endpoint.id);
+                if !self.deserted.contains(&endpoint.id) {
+                    let (pool, name) = (pool.name, &endpoint.name);
+                    let address = place(&endpoint.address, endpoint.port);
+                    let left = left.as_secs();
+                    tracing::info!(
+                        "endpoint {pool}/{name} at {address}: drained: no session that this node gave is left, {left} s before the drain ends"
+                    );
+                }
+            }
+        }
+        self.deserted = deserted;
     }
 
     fn carry_out(&mut self, output: Output) {
@@ -128,6 +175,20 @@ impl Drive {
 fn drains(snapshot: &Snapshot) -> bool {
     let mut endpoints = snapshot.pools().flat_map(|pool| pool.endpoints());
     endpoints.any(|(.., health)| health.state == EndpointState::Draining)
+}
+
+/// The count that is under way, once it is done; never without one.
+async fn counted(counting: &mut Option<JoinHandle<Counted>>) -> Counted {
+    let Some(task) = counting else {
+        return std::future::pending().await;
+    };
+    let counted = task.await;
+    *counting = None;
+    match counted {
+        Ok(counted) => counted,
+        // It neither panics nor is cancelled; if it did, nobody would be said to be gone.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 async fn sleep(wait: Duration) {

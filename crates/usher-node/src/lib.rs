@@ -11,7 +11,7 @@ mod listeners;
 mod node;
 pub mod notify;
 mod pid_file;
-mod pins;
+pub mod pins;
 pub mod settings;
 mod trust;
 

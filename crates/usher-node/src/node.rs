@@ -210,6 +210,8 @@ impl Node {
             resolutions,
             ready: tell_ready,
             drains: false,
+            deserted: BTreeSet::new(),
+            counting: None,
         };
         tokio::spawn(drive.run(outputs));
 

@@ -3,14 +3,16 @@
 use serde_json::{Map, Value, json};
 use usher_api::wire::explain::{Question, Surroundings};
 use usher_api::wire::reader::Fault;
-use usher_core::affinity::{NoPins, Pins};
+use usher_core::affinity::Pins;
 use usher_core::catalog::EndpointIx;
 use usher_core::id::Id;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, NoCounts, Snapshot};
-use usher_core::time::{Mono, Wall};
+use usher_core::time::Mono;
 use usher_edge::geo::Places;
+use usher_edge::seal::Keys;
+use usher_node::pins::{Presented, known_keys};
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -96,6 +98,7 @@ impl Arguments {
         let loaded = config::load(path).map_err(config::Faults::ending)?;
         let around = Around {
             places: loaded.places.map(|(_, places)| places),
+            keys: known_keys(&loaded.process.seal),
         };
         let snapshot = Snapshot::presumed(loaded.catalog);
         let draw = usher_node::draw();
@@ -113,6 +116,7 @@ impl Arguments {
 /// What is known beside the file without a running node.
 struct Around {
     places: Option<Arc<Places>>,
+    keys: Option<Keys>,
 }
 
 impl Counts for Around {
@@ -126,12 +130,17 @@ impl Surroundings for Around {
         self.places.as_ref()?.place(client)
     }
 
-    fn sessions(&self, _: Wall) -> HashMap<Id, u64> {
-        HashMap::new()
+    fn sessions(&self) -> Arc<HashMap<Id, u64>> {
+        Arc::default()
     }
 
-    fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {
-        Box::new(NoPins)
+    fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a> {
+        let keys = self.keys.as_ref();
+        Box::new(Presented {
+            headers,
+            keys,
+            table: None,
+        })
     }
 }
 

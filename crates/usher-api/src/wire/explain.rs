@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderName, HeaderValue, Uri};
@@ -30,8 +31,9 @@ pub trait Surroundings: Counts {
     /// Where the visitor at `client` is, if a database knows.
     fn place(&self, client: IpAddr) -> Option<Place>;
 
-    /// How many sessions there are with each endpoint, by its id, where any are known.
-    fn sessions(&self, now: Wall) -> HashMap<Id, u64>;
+    /// How many sessions there are with each endpoint, by its id, where any are known. May take as
+    /// long as looking at a million of them does.
+    fn sessions(&self) -> Arc<HashMap<Id, u64>>;
 
     /// The pins of the visitor who sends `headers`.
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a>;
@@ -114,7 +116,7 @@ impl Question {
                 format!("method {method:?} is not a token"),
             ));
         }
-        let headers = headers(fields.get("headers"), &mut faults);
+        let mut headers = headers(fields.get("headers"), &mut faults);
         let assume = assumptions(fields.get("assume"), &mut faults);
         let seed = match fields.get("seed") {
             None | Some(Value::Null) => None,
@@ -127,8 +129,16 @@ impl Question {
             }
         };
         match url {
-            Some((scheme, host, uri)) if faults.is_empty() => Ok(Question {
-                host: host_of(&headers).map_or(host, bare_host),
+            Some((scheme, authority, uri)) if faults.is_empty() => Ok(Question {
+                host: match host_of(&headers) {
+                    Some(host) => bare_host(host),
+                    None => {
+                        // As a visitor would send it: conditions may look at it.
+                        let host = bare_host(&authority);
+                        headers.insert(0, ("Host".to_owned(), authority));
+                        host
+                    }
+                },
                 uri,
                 scheme,
                 method,
@@ -336,7 +346,7 @@ pub(super) fn number(value: f64) -> Value {
     }
 }
 
-/// Scheme, host, and path with query of an absolute URL.
+/// Scheme, authority, and path with query of an absolute URL.
 fn split(url: &str) -> Result<(Scheme, String, String), String> {
     let not = |what: &str| format!("url {url:?} {what}");
     let uri: Uri = url.parse().map_err(|_| not("is not a URL"))?;
@@ -347,17 +357,19 @@ fn split(url: &str) -> Result<(Scheme, String, String), String> {
     };
     let authority = uri.authority().ok_or_else(|| not("names no host"))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    Ok((scheme, bare_host(authority.as_str()), path.to_owned()))
+    // What a visitor does not send.
+    let authority = authority
+        .as_str()
+        .rsplit_once('@')
+        .map_or(authority.as_str(), |(_, host)| host);
+    Ok((scheme, authority.to_owned(), path.to_owned()))
 }
 
 /// The host of an authority as a front compares it: lower case, no port, no final dot.
 fn bare_host(authority: &str) -> String {
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    let host = match host.rsplit_once(':') {
+    let host = match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
+        _ => authority,
     };
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
@@ -450,6 +462,8 @@ mod tests {
         let question = Question::read(&body).expect("valid");
         assert_eq!(question.host, "shop.example.com");
         assert_eq!(question.uri, "/sale?x=1");
+        let sent = ("Host".to_owned(), "Shop.Example.com.:8443".to_owned());
+        assert_eq!(question.headers[0], sent);
         assert_eq!(question.scheme, Scheme::Https);
         assert_eq!(question.method, "POST");
         assert_eq!(question.assume.len(), 1);

@@ -36,7 +36,7 @@ pub fn state(
         })
     });
     let balancers: Value = balancers.collect();
-    let sessions = around.sessions(now);
+    let sessions = around.sessions();
     let pools = snapshot.pools().map(|pool| {
         let endpoints = pool.endpoints().map(|(ix, view, health)| {
             let left = snapshot.drain_left(ix, now);

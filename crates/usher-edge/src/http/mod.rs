@@ -47,6 +47,7 @@ pub use front::{Front, Listening, StartError};
 pub use ledger::{FrontMetrics, Ledger};
 pub use listen::ListenError;
 pub use pin_table::{PINS_MAX, PinTable};
+pub use pinning::pin_in_cookies;
 pub use plane::{Parts, Plane, View};
 pub use record::Record;
 pub use refusal::{Failure, Page, Party};

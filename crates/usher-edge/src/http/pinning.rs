@@ -46,13 +46,8 @@ impl<'a, F: RequestFields> Carried<'a, F> {
 
 impl<F: RequestFields> Pins for Carried<'_, F> {
     fn in_cookie(&self, balancer: Id) -> Option<Pin> {
-        let keys = self.keys?;
         let lines = self.fields.all().filter(|(name, _)| is_cookie(name));
-        let mut values = affinity_cookie::values(lines.map(|(_, value)| value));
-        let scope = scope(balancer);
-        let pin = values.find_map(|value| {
-            Pin::decode(&keys.open(scope, value)?).filter(|pin| pin.balancer == balancer)
-        });
+        let pin = pin_in_cookies(self.keys?, balancer, lines.map(|(_, value)| value));
         self.found.set(pin);
         pin
     }
@@ -62,6 +57,19 @@ impl<F: RequestFields> Pins for Carried<'_, F> {
         self.found.set(pin);
         pin
     }
+}
+
+/// The pin in these `Cookie` lines of a visitor that one of `keys` sealed for `balancer`.
+#[must_use]
+pub fn pin_in_cookies<'a>(
+    keys: &Keys,
+    balancer: Id,
+    lines: impl Iterator<Item = &'a [u8]>,
+) -> Option<Pin> {
+    let scope = scope(balancer);
+    affinity_cookie::values(lines).find_map(|value| {
+        Pin::decode(&keys.open(scope, value)?).filter(|pin| pin.balancer == balancer)
+    })
 }
 
 const fn scope(balancer: Id) -> Scope {

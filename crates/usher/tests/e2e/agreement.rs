@@ -6,16 +6,18 @@
 //! only when nothing was published between the two questions: health is measured all the time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value, json};
 
 use crate::support::api::result;
 use crate::support::config::HOST;
-use crate::support::endpoint::{origin_at, refusing};
+use crate::support::endpoint::{PROBE_PATH, origin_at, refusing};
 use crate::support::message::Message;
 use crate::support::{Config, Endpoint, Usher, Wire, eventually};
 
-const SEED: u64 = 0x5eed_0f_2026_1130;
+const SEED: u64 = 20_261_130;
 const HEADER: &str = "X-Served-By";
 const ENDPOINTS: usize = 6;
 /// Where nobody listens.
@@ -81,13 +83,35 @@ impl Chance {
     fn some(&mut self, all: &[String]) -> Vec<String> {
         let mut left = all.to_vec();
         let count = 1 + self.below(all.len().min(3));
-        (0..count).map(|_| left.remove(self.below(left.len()))).collect()
+        (0..count)
+            .map(|_| left.remove(self.below(left.len())))
+            .collect()
     }
+}
+
+/// An endpoint that says the id of each request, and what its probes get.
+fn telling() -> (Endpoint, Arc<AtomicBool>) {
+    let healthy = Arc::new(AtomicBool::new(true));
+    let works = Arc::clone(&healthy);
+    let endpoint = Endpoint::scripted(move |visit| {
+        while let Some(request) = visit.wire.request() {
+            let probed = request.target() == PROBE_PATH;
+            let status = match probed && !works.load(Ordering::SeqCst) {
+                true => "503 Down",
+                false => "200 OK",
+            };
+            let id = request.field("x-request-id").unwrap_or("none").to_owned();
+            visit.send(format!(
+                "HTTP/1.1 {status}\r\nX-Request-ID: {id}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    (endpoint, healthy)
 }
 
 /// What a round is about.
 struct World {
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<(Endpoint, Arc<AtomicBool>)>,
     dead: Value,
     chance: Chance,
 }
@@ -96,8 +120,10 @@ impl World {
     fn origin(&self, which: usize) -> Value {
         let name = format!("e{which}");
         match self.endpoints.get(which) {
-            Some(endpoint) => endpoint.origin(&name),
-            None => json!({"name": name, "address": self.dead["address"], "port": self.dead["port"]}),
+            Some((endpoint, _)) => endpoint.origin(&name),
+            None => {
+                json!({"name": name, "address": self.dead["address"], "port": self.dead["port"]})
+            }
         }
     }
 
@@ -170,8 +196,15 @@ impl World {
     /// Weights, policy, maps: what a load balancer has and a rule may override.
     fn steering(&mut self, pools: &[String], into: &mut Value) {
         into["steering_policy"] = json!(self.chance.of(&[
-            "off", "geo", "random", "random", "proximity", "dynamic_latency", "",
-            "least_outstanding_requests", "least_connections",
+            "off",
+            "geo",
+            "random",
+            "random",
+            "proximity",
+            "dynamic_latency",
+            "",
+            "least_outstanding_requests",
+            "least_connections",
         ]));
         if self.chance.percent(60) {
             let mut weights = Map::new();
@@ -214,7 +247,9 @@ impl World {
             set["fixed_response"] = self.response();
             return set;
         }
-        let policy = self.chance.of(&["off", "random", "proximity", "least_connections"]);
+        let policy = self
+            .chance
+            .of(&["off", "random", "proximity", "least_connections"]);
         set["overrides"] = json!({
             "pools": self.chance.some(pools), "steering_policy": policy,
             "pool_default_weight": self.chance.weight(),
@@ -296,10 +331,13 @@ impl World {
             .set(&["trusted_proxies"], json!(["127.0.0.0/8"]))
             .set(&["node", "latitude"], json!(52.3))
             .set(&["node", "longitude"], json!(4.8))
-            .set(&["secrets"], json!({"seal": ["a secret that only this test knows"]}))
+            .set(
+                &["secrets"],
+                json!({"seal": ["a secret that only this test knows"]}),
+            )
             .set(
                 &["monitors", &monitor],
-                json!({"path": "/healthz", "interval": 3600, "timeout": 5, "retries": 0}),
+                json!({"path": PROBE_PATH, "interval": 3600, "timeout": 5, "retries": 0}),
             );
         for name in &names {
             let pool = self.pool(&monitor);
@@ -320,10 +358,17 @@ impl World {
     }
 
     /// A request: its method, its path, and its headers but for the host.
-    fn request(&mut self) -> (&'static str, &'static str, BTreeMap<&'static str, String>) {
+    fn request(&mut self) -> (&'static str, &'static str, Headers) {
         let chance = &mut self.chance;
         let method = chance.of(&["GET", "GET", "POST", "DELETE"]);
-        let path = chance.of(&["/", "/b", "/api", "/api/b?q=1", "/long/path/b?q=3&q=2", "/?q=1"]);
+        let path = chance.of(&[
+            "/",
+            "/b",
+            "/api",
+            "/api/b?q=1",
+            "/long/path/b?q=3&q=2",
+            "/?q=1",
+        ]);
         let mut headers = BTreeMap::new();
         let client = chance.of(&["192.0.2.1", "192.0.2.200", "198.51.100.9", "2001:db8::7"]);
         headers.insert("X-Forwarded-For", client.to_owned());
@@ -346,7 +391,11 @@ struct Jar(BTreeMap<usize, String>);
 
 impl Jar {
     fn cookies(&self, visitor: usize) -> String {
-        let own = if visitor.is_multiple_of(2) { "beta=1" } else { "id=7" };
+        let own = if visitor.is_multiple_of(2) {
+            "beta=1"
+        } else {
+            "id=7"
+        };
         match self.0.get(&visitor) {
             Some(pin) => format!("{own}; {pin}"),
             None => own.to_owned(),
@@ -354,7 +403,10 @@ impl Jar {
     }
 
     fn keep(&mut self, visitor: usize, answer: &Message) {
-        let set = answer.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+        let set = answer
+            .fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
         for (_, value) in set {
             let pin = value.split(';').next().unwrap_or_default();
             self.0.insert(visitor, pin.to_owned());
@@ -367,7 +419,7 @@ fn explain_and_the_node_agree() {
     let soak = std::env::var_os("USHER_SOAK").is_some();
     let (rounds, triples) = if soak { (250, 40) } else { (8, 25) };
     let mut world = World {
-        endpoints: (0..ENDPOINTS).map(|n| Endpoint::named(&format!("e{n}"))).collect(),
+        endpoints: (0..ENDPOINTS).map(|_| telling()).collect(),
         dead: origin_at("dead", refusing()),
         chance: Chance(SEED),
     };
@@ -376,8 +428,8 @@ fn explain_and_the_node_agree() {
     let mut tally: BTreeMap<String, usize> = BTreeMap::new();
     let mut agreed = 0;
     for round in 0..rounds {
-        for endpoint in &world.endpoints {
-            endpoint.set_healthy(!world.chance.percent(30));
+        for (_, healthy) in &world.endpoints {
+            healthy.store(!world.chance.percent(30), Ordering::SeqCst);
         }
         config = world.config(round + 1);
         usher.reload(&config);
@@ -393,12 +445,65 @@ fn settle(usher: &Usher) {
     eventually("first verdicts", || {
         let state = usher.state();
         let pools = state["pools"].as_array()?;
-        let endpoints = pools.iter().flat_map(|pool| pool["endpoints"].as_array().unwrap());
+        let endpoints = pools
+            .iter()
+            .flat_map(|pool| pool["endpoints"].as_array().unwrap());
         endpoints
             .into_iter()
             .all(|endpoint| endpoint["reason"] != "no result yet")
             .then_some(())
     });
+}
+
+/// A connection, and where the worker that serves it is in its draws.
+struct Visit {
+    wire: Wire,
+    state: u64,
+}
+
+impl Visit {
+    /// Learns the draws from a request that is refused, which says its id.
+    fn new(usher: &Usher) -> Visit {
+        let mut wire = usher.connect();
+        let refused = wire.get("nobody.example.com", "/");
+        let state = drawn(&refused).expect("a refusal says its id");
+        // One more draw decided it.
+        let state = state.wrapping_add(STEP);
+        Visit { wire, state }
+    }
+
+    /// The draw that will decide the next request.
+    fn next_draw(&self) -> u64 {
+        mix(self.state.wrapping_add(STEP).wrapping_add(STEP))
+    }
+
+    fn ask(&mut self, method: &str, path: &str, headers: &Headers) -> Message {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if method == "POST" {
+            head.push_str("Content-Length: 0\r\n");
+        }
+        let answer = self.wire.exchange(head + "\r\n");
+        let of_id = self.state.wrapping_add(STEP);
+        if let Some(drawn) = drawn(&answer) {
+            assert_eq!(drawn, of_id, "the node draws as this test expects");
+        }
+        self.state = of_id.wrapping_add(STEP);
+        answer
+    }
+}
+
+type Headers = BTreeMap<&'static str, String>;
+
+/// The state of the node's chance when it made the id of the request that this answers; a fixed
+/// response does not say it.
+fn drawn(answer: &Message) -> Option<u64> {
+    let id = answer.field("x-request-id")?;
+    Some(unmix(
+        u64::from_str_radix(id, 16).expect("16 hexadecimal digits"),
+    ))
 }
 
 fn compare(
@@ -408,9 +513,7 @@ fn compare(
     triples: usize,
     tally: &mut BTreeMap<String, usize>,
 ) -> usize {
-    let mut wire = usher.connect();
-    // The first request only tells where the worker of this connection is in its draws.
-    let mut state = drawn(&ask(&mut wire, "GET", "/", &BTreeMap::new()));
+    let mut visit = Visit::new(usher);
     let mut jar = Jar::default();
     let (mut agreed, mut void) = (0, 0);
     while agreed < triples {
@@ -418,26 +521,22 @@ fn compare(
         let visitor = world.chance.below(6);
         headers.insert("Cookie", jar.cookies(visitor));
         idle(usher);
-        // One draw for the id of the next request, and then the one that decides it.
-        state = state.wrapping_add(STEP.wrapping_mul(2));
-        let seed = mix(state);
         let question = json!({
             "url": format!("http://{HOST}{path}"), "method": method, "headers": headers,
-            "from": headers["X-Forwarded-For"], "seed": seed,
+            "from": headers["X-Forwarded-For"], "seed": visit.next_draw(),
         });
-        let told = result(&usher.api_post("/client/v4/usher/explain", &question));
-        let answer = ask(&mut wire, method, path, &headers);
-        let after = result(&usher.api_post("/client/v4/usher/explain", &question));
-        assert_eq!(drawn(&answer), state, "the node draws as this test expects");
+        let explain = || result(&usher.api_post("/client/v4/usher/explain", &question));
+        let told = explain();
+        let answer = visit.ask(method, path, &headers);
         jar.keep(visitor, &answer);
-        if told["revision"] != after["revision"] {
+        if explain()["revision"] != told["revision"] {
             void += 1;
             assert!(void < 1000, "the node publishes all the time");
             continue;
         }
-        let (expected, found) = (expected(&told), found(&answer));
         assert_eq!(
-            found, expected,
+            found(&answer),
+            expected(&told),
             "seed {SEED:#x}: {method} {path} {headers:?}\n{told:#}\n{}",
             config.text()
         );
@@ -445,4 +544,78 @@ fn compare(
         agreed += 1;
     }
     agreed
+}
+
+/// Status, and who served.
+type Outcome = (u16, Option<String>);
+
+fn found(answer: &Message) -> Outcome {
+    let served = answer.field(HEADER).map(str::to_owned);
+    (answer.status(), served)
+}
+
+/// What the client gets when the node does what it was told, endpoints being what they are.
+fn expected(told: &Value) -> Outcome {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    if told["outcome"] != "forward" {
+        return (
+            u16::try_from(told["status"].as_u64().expect("a status")).unwrap(),
+            None,
+        );
+    }
+    let dead = format!("e{DEAD}");
+    let alive = |attempt: &Value| !attempt.is_null() && attempt["name"] != *dead;
+    let (first, retry) = (&told["endpoint"], &told["retry"]);
+    if alive(first) {
+        return (
+            200,
+            Some(format!("{}/{}", text(&told["pool"]), text(&first["name"]))),
+        );
+    }
+    match alive(retry) {
+        true => (
+            200,
+            Some(format!("{}/{}", text(&retry["pool"]), text(&retry["name"]))),
+        ),
+        false => (521, None),
+    }
+}
+
+/// For the tally: what was decided, and whether chance had a part in it.
+fn kind(told: &Value) -> String {
+    let certain = |list: &Value| {
+        let all = list.as_array().expect("a list");
+        all.iter()
+            .all(|one| one["probability"] == 0 || one["probability"] == 1)
+    };
+    let drawn = !(certain(&told["pools"]) && certain(&told["endpoints"]));
+    let session = match &told["session"]["kept"] {
+        Value::Bool(true) => ", session kept",
+        Value::Bool(false) => ", session new",
+        _ => "",
+    };
+    let drawn = if drawn { ", drawn" } else { "" };
+    let fallback = if told["fallback"] == true {
+        ", fallback"
+    } else {
+        ""
+    };
+    format!(
+        "{}{fallback}{drawn}{session}",
+        told["outcome"].as_str().unwrap_or_default()
+    )
+}
+
+/// Waits until the node has put the last request away: what is under way steers.
+fn idle(usher: &Usher) {
+    eventually("nothing under way", || {
+        let state = usher.state();
+        let pools = state["pools"].as_array()?;
+        let mut endpoints = pools
+            .iter()
+            .flat_map(|pool| pool["endpoints"].as_array().unwrap());
+        endpoints
+            .all(|endpoint| endpoint["open_requests"] == 0)
+            .then_some(())
+    });
 }

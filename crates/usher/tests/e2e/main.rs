@@ -10,6 +10,7 @@
 mod support;
 
 mod access_log;
+mod agreement;
 mod bodies;
 mod check;
 mod client_framing;
