@@ -157,7 +157,7 @@ fn a_database_that_is_damaged_or_gone_changes_nothing() {
     ] {
         usher.folder().write(FILE, damage);
         usher.reload_text(&config.text(), "rejected");
-        assert!(usher.stderr().contains(what), "{}", usher.stderr());
+        usher.expect_stderr(what);
         assert_eq!(from(&usher, "192.0.2.1").text(), "asia", "the old one");
     }
     std::fs::remove_file(usher.path(FILE)).unwrap();

@@ -84,7 +84,7 @@ fn a_wrong_file_never_replaces_a_good_one() {
         usher.reload_text(wrong, "rejected");
         assert_eq!(usher.get("/").text(), "a");
     }
-    assert!(usher.stderr().contains("no-such-pool"), "it says why");
+    usher.expect_stderr("no-such-pool");
     usher.reload(&config.balancer(OTHER, &["main"]));
     assert_eq!(
         usher.connect().get(OTHER, "/").status(),

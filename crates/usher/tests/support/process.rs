@@ -320,6 +320,13 @@ impl Usher {
         self.stderr.lock().unwrap().clone()
     }
 
+    /// Waits until this was written to stderr.
+    pub fn expect_stderr(&self, what: &str) {
+        eventually(&format!("{what:?} on stderr"), || {
+            self.stderr().contains(what).then_some(())
+        });
+    }
+
     pub fn signal(&self, signal: Signal) {
         self.serving.signal(signal);
     }
