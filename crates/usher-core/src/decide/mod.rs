@@ -113,7 +113,7 @@ pub(crate) fn decide<T: Tracer>(
     if !route.rules.is_empty() {
         let facts = facts(&named.name, request, &location, time);
         let outcome = route.rules.apply_and_tell(&facts, &mut |place, holds| {
-            tracer.step(StepKind::Rules, || tell::rule(named, place, holds));
+            tracer.step(StepKind::Rules, || tell::rule(named, place, holds, &facts));
         });
         if outcome.response.is_some() {
             let place = outcome.last.unwrap_or_default() as u16;

@@ -5,6 +5,7 @@ use super::pool::Passed;
 use crate::catalog::{Balancer, PoolIx};
 use crate::decision::Attempt;
 use crate::route::{Area, Set};
+use crate::rules::Facts;
 use crate::snapshot::Counts;
 use crate::steering::{Among, EndpointSteering, Point, Weights};
 use crate::trace::{EndpointTrace, PoolTrace};
@@ -26,11 +27,16 @@ pub(super) fn pool_set(balancer: &Balancer, set: Option<&Set>) -> String {
     }
 }
 
-pub(super) fn rule(balancer: &Balancer, place: usize, holds: bool) -> String {
+pub(super) fn rule(balancer: &Balancer, place: usize, holds: bool, facts: &Facts<'_>) -> String {
     let rule = &balancer.rules.as_written()[place];
     let (number, name) = (place + 1, &rule.name);
+    let found = rule.condition.found(facts);
+    let because = match found.is_empty() {
+        true => String::new(),
+        false => format!("; {}", found.join(", ")),
+    };
     if !holds {
-        return format!("rule {number} ({name}) is false");
+        return format!("rule {number} ({name}) is false{because}");
     }
     let overrides = &rule.overrides;
     let mut what = Vec::new();
@@ -95,7 +101,7 @@ pub(super) fn rule(balancer: &Balancer, place: usize, holds: bool) -> String {
     } else {
         what.join(", ")
     };
-    format!("rule {number} ({name}) is true: {what}")
+    format!("rule {number} ({name}) is true: {what}{because}")
 }
 
 impl<C: Counts> Case<'_, C> {

@@ -23,6 +23,7 @@ mod parse;
 #[cfg(test)]
 mod print;
 mod set;
+mod show;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The language as a whole: what is true of which request, and what is said of mistakes.
 
 mod form;
+mod found;
 mod mistakes;
 mod truth;
 
