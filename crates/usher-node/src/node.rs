@@ -25,7 +25,9 @@ use usher_api::access::Access;
 use usher_api::server;
 use usher_core::catalog::Catalog;
 use usher_core::engine::{Engine, Input, Known, Output};
-use usher_core::time::Mono;
+use usher_core::id::Id;
+use usher_core::snapshot::Snapshot;
+use usher_core::time::{Mono, Wall};
 use usher_edge::geo::Places;
 use usher_edge::http::{self, AccessLog, Front, ListenError, LogTarget, Parts, Plane};
 use usher_edge::probe::{self, Prober};
@@ -137,6 +139,7 @@ impl Node {
         let Estate {
             listeners,
             known,
+            drains,
             addresses,
         } = estate.unwrap_or_default();
         let (of_api, of_front): (Vec<_>, Vec<_>) = listeners
@@ -145,7 +148,8 @@ impl Node {
 
         let mut engine = Engine::new(crate::draw())
             .with_ready_timeout(process.ready_timeout)
-            .with_known(known);
+            .with_known(known)
+            .with_drains(drains);
         engine.handle(Input::Clock(crate::wall()), Mono::ZERO);
         engine.handle(Input::Catalog(catalog), Mono::ZERO);
         let mut outputs: Vec<Output> = std::iter::from_fn(|| engine.poll_output()).collect();
@@ -303,6 +307,7 @@ impl Node {
         let estate = Estate {
             listeners,
             known,
+            drains: drains(&self.plane.snapshot()),
             addresses,
         };
         Successor::start(program, estate)
@@ -484,6 +489,13 @@ impl Node {
         });
         self.listeners.listening().chain(api).collect()
     }
+}
+
+/// Every endpoint that was seen being turned off, and when.
+fn drains(snapshot: &Snapshot) -> Vec<(Id, Wall)> {
+    let endpoints = snapshot.pools().flat_map(|pool| pool.endpoints());
+    let drains = endpoints.filter_map(|(_, view, health)| Some((view.id, health.drain?.began)));
+    drains.collect()
 }
 
 /// Says which database of places is looked into.

@@ -59,6 +59,7 @@ fn lines(state: &Value, colourful: bool) -> Vec<String> {
         "address",
         "weight",
         "open",
+        "sessions",
         "reason",
     ]);
     for pool in array(&state["pools"]) {
@@ -67,6 +68,7 @@ fn lines(state: &Value, colourful: bool) -> Vec<String> {
         pools.row([
             (text(&pool["name"]), Tone::Bold),
             (state, tone),
+            (String::new(), Tone::Plain),
             (String::new(), Tone::Plain),
             (String::new(), Tone::Plain),
             (String::new(), Tone::Plain),
@@ -81,13 +83,23 @@ fn lines(state: &Value, colourful: bool) -> Vec<String> {
                 (place(endpoint), Tone::Plain),
                 (text(&endpoint["weight"]), Tone::Plain),
                 (text(&endpoint["open_requests"]), Tone::Plain),
-                (text(&endpoint["reason"]), Tone::Dim),
+                (text(&endpoint["sessions"]), Tone::Plain),
+                (reason(endpoint), Tone::Dim),
             ]);
         }
     }
     lines.push(String::new());
     lines.extend(pools.lines(0, colourful));
     lines
+}
+
+/// Why an endpoint is in its state, and for how long if that is known.
+fn reason(endpoint: &Value) -> String {
+    let reason = text(&endpoint["reason"]);
+    match endpoint["drain_seconds_left"].as_u64() {
+        Some(secs) => format!("{reason}, {} left", duration(secs)),
+        None => reason,
+    }
 }
 
 /// `address:port` of an endpoint of the state or of an explanation.
@@ -137,9 +149,10 @@ mod tests {
             "pools": [{"id": "0", "name": "eu", "state": "degraded", "reason": "1 of 2 endpoints is healthy",
                 "endpoints": [
                     {"name": "a", "address": "2001:db8::5", "port": 9001, "state": "healthy",
-                     "reason": "No failures", "weight": 1, "open_requests": 3},
-                    {"name": "b", "address": "192.0.2.1", "port": null, "state": "critical",
-                     "reason": "TCP connection failed", "weight": 0.5, "open_requests": 0}]}],
+                     "reason": "No failures", "weight": 1, "open_requests": 3, "sessions": 12},
+                    {"name": "b", "address": "192.0.2.1", "port": null, "state": "draining",
+                     "reason": "draining", "weight": 0.5, "open_requests": 0, "sessions": 7,
+                     "drain_seconds_left": 90}]}],
         });
         assert_eq!(
             lines(&state, false).join("\n"),
@@ -149,10 +162,10 @@ ams1 0.1.0 · up 1 h 2 min · revision 4
 load balancer     state     pools
 shop.example.com  degraded  eu, us
 
-pool / endpoint  state     address             weight  open  reason
-eu               degraded                                    1 of 2 endpoints is healthy
-  a              healthy   [2001:db8::5]:9001  1       3     No failures
-  b              critical  192.0.2.1           0.5     0     TCP connection failed"
+pool / endpoint  state     address             weight  open  sessions  reason
+eu               degraded                                              1 of 2 endpoints is healthy
+  a              healthy   [2001:db8::5]:9001  1       3     12        No failures
+  b              draining  192.0.2.1           0.5     0     7         draining, 1 min left"
         );
     }
 }

@@ -137,6 +137,8 @@ pub struct Engine {
     clock: Option<(Mono, Wall)>,
     /// When the first of the endpoints that are draining is drained.
     drained_at: Option<Wall>,
+    /// What another engine saw being turned off, until the first catalog has been taken in.
+    turned_off: BTreeMap<Id, Wall>,
     /// What is wanted; `None` before the first catalog.
     current: Option<Current>,
     watches: Watches,
@@ -186,6 +188,7 @@ impl Engine {
             ready: Ready::Idle,
             clock: None,
             drained_at: None,
+            turned_off: BTreeMap::new(),
             current: None,
             watches: Watches::default(),
             inherited: Vec::new(),
@@ -213,6 +216,16 @@ impl Engine {
     pub fn with_known(self, known: Vec<Known>) -> Engine {
         Engine {
             inherited: known,
+            ..self
+        }
+    }
+
+    /// Endpoints, by id, that another engine saw being turned off, and when: pins to them hold on.
+    /// Only for the first catalog, so to be said before it.
+    #[must_use]
+    pub fn with_drains(self, drains: impl IntoIterator<Item = (Id, Wall)>) -> Engine {
+        Engine {
+            turned_off: drains.into_iter().collect(),
             ..self
         }
     }
@@ -325,7 +338,8 @@ impl Engine {
             Before { enabled: true, .. } => self.wall(now),
             Before { health, .. } => health.drain.map(|drain| drain.began),
         };
-        let began = endpoint.disabled_at.or_else(seen)?;
+        let told = || self.turned_off.get(&endpoint.id).copied();
+        let began = endpoint.disabled_at.or_else(seen).or_else(told)?;
         Some(Drain {
             began,
             ends: began.after(topology.drain_max(pool)),
@@ -408,6 +422,7 @@ impl Engine {
                 .push(kept_since(health, known.pools.get(&pool.id).copied()));
         }
         self.current = Some(current);
+        self.turned_off.clear();
         if self.ready == Ready::Idle {
             self.ready = Ready::Waiting {
                 until: now.after(self.ready_timeout),

@@ -26,6 +26,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use usher_core::engine::Known;
+use usher_core::id::Id;
+use usher_core::time::Wall;
 
 use crate::listeners::Part;
 pub use predecessor::Predecessor;
@@ -47,6 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Estate {
     pub(crate) listeners: Vec<Bequest>,
     pub(crate) known: Vec<Known>,
+    /// Endpoints that were seen being turned off, and when: their sessions stay as long as they may.
+    pub(crate) drains: Vec<(Id, Wall)>,
     /// Of endpoints that are hostnames: a name server that is silent at the wrong moment must not
     /// take them out of service.
     pub(crate) addresses: Vec<(String, Vec<IpAddr>)>,

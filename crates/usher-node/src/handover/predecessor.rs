@@ -6,6 +6,8 @@ use std::net::TcpListener;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use usher_core::time::Wall;
+
 use super::line::Line;
 use super::{Bequest, Estate, GREETING, HandoverError, PATIENCE, VARIABLE, verdict};
 use crate::listeners::Part;
@@ -115,6 +117,14 @@ pub(super) fn estate(line: &Line) -> Result<Estate, HandoverError> {
                         None => unread += 1,
                     }
                 }
+            }
+            "drains" => {
+                let read = |line: &str| {
+                    let (endpoint, began) = line.split_once('\t')?;
+                    let began = Wall::from_millis(began.parse().ok()?);
+                    Some((endpoint.parse().ok()?, began))
+                };
+                estate.drains.extend(lines.filter_map(read));
             }
             "addresses" => {
                 for line in lines {

@@ -170,6 +170,9 @@ fn give(line: &Line, estate: &Estate) -> io::Result<()> {
         pieces.try_for_each(|piece| line.send(&packet, piece))?;
     }
     list(line, "known", estate.known.iter().map(verdict::write))?;
+    let drains = estate.drains.iter();
+    let drains = drains.map(|(endpoint, began)| format!("{endpoint}\t{}", began.as_millis()));
+    list(line, "drains", drains)?;
     let addresses = estate.addresses.iter().map(|(host, addresses)| {
         let addresses = addresses.iter().map(|address| format!("\t{address}"));
         format!("{host}{}", addresses.collect::<String>())
@@ -262,6 +265,7 @@ mod tests {
         use usher_core::engine::Known;
         use usher_core::health::{FailureReason, Standing};
         use usher_core::id::{Id, Kind};
+        use usher_core::time::Wall;
 
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let wanted = socket.local_addr().expect("bound");
@@ -284,6 +288,10 @@ mod tests {
                 sockets: sockets.collect(),
             }],
             known: (0..5000).map(known).collect(),
+            drains: vec![(
+                Id::derive("default", Kind::Endpoint, "a"),
+                Wall::from_millis(1_790_000_000_123),
+            )],
             addresses: vec![(
                 "a.example.com".to_owned(),
                 vec![wanted.ip(), [192, 0, 2, 1].into()],
@@ -301,6 +309,7 @@ mod tests {
         assert_eq!((listener.number, listener.wanted), (3, wanted));
         assert_eq!(listener.sockets.len(), 2 * DESCRIPTORS_MAX + 1);
         assert_eq!(given.known, estate.known);
+        assert_eq!(given.drains, estate.drains);
         assert_eq!(given.addresses, estate.addresses);
     }
 }

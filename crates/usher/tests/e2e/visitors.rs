@@ -235,6 +235,33 @@ fn the_state_counts_sessions_and_what_is_left_of_a_drain() {
 }
 
 #[test]
+fn a_drain_goes_on_in_the_process_that_follows() {
+    let (_endpoints, config) = two();
+    let config =
+        with(config, "session_affinity", json!("cookie")).set(&["pid_file"], json!("usher.pid"));
+    let drain = json!({"drain_duration": 600});
+    let config = with(config, "session_affinity_attributes", drain);
+    let mut usher = Usher::start(&config);
+    let (served, cookie) = ask(&mut usher.connect(), "");
+    let cookie = format!("Cookie: {}\r\n", cookie.expect("a cookie"));
+    let place = if served == "a" { "0" } else { "1" };
+    usher.reload(&config.set(
+        &["pools", "main", "origins", place, "enabled"],
+        json!(false),
+    ));
+    assert_eq!(ask(&mut usher.connect(), &cookie), (served.clone(), None));
+    let left = |usher: &Usher| {
+        let pool = named(&usher.state()["pools"], "main").clone();
+        named(&pool["endpoints"], &served)["drain_seconds_left"].as_u64()
+    };
+    let before = left(&usher).expect("it drains");
+    usher.hand_over();
+    assert_eq!(ask(&mut usher.connect(), &cookie), (served.clone(), None));
+    let after = left(&usher).expect("it still drains");
+    assert!(after <= before, "from the same moment: {before}, {after}");
+}
+
+#[test]
 fn the_end_of_a_drain_is_said() {
     let (_endpoints, config) = two();
     let config = with(config, "session_affinity", json!("cookie"));
