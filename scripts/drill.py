@@ -29,6 +29,7 @@ HOST = "shop.example.com"
 TOKEN = "drill-token-with-enough-letters"
 PATIENCE = 30  # seconds that any single wait may take
 DRAIN = 8  # seconds, `drain_duration`
+CONNECTIONS = 2  # with the browser no more than the three retries at a time that are always allowed
 POOLS = {"eu": ("a", "b"), "us": ("c", "d"), "asia": ("e", "f")}
 PORTS = (9001, 9002)
 
@@ -300,7 +301,7 @@ class Drill:
         """Runs wrk beside what happens in the block; `expected` judges what was seen."""
         mark = len(self.seen)
         wrk = subprocess.Popen(
-            ["wrk", "-t1", "-c8", f"-d{seconds}s", "--timeout", "5s", "-s", self.folder / "count.lua",
+            ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "5s", "-s", self.folder / "count.lua",
              "-H", f"Host: {HOST}", f"http://{self.http}/who"],
             stdout=subprocess.PIPE, text=True,
         )
@@ -333,7 +334,7 @@ class Drill:
             pass
         with self.watching("the session's endpoint is killed", 6, Expected(
                 "a refused connect is tried once more on the other; only what was in flight may fail (8.5)",
-                only=POOLS["eu"], failed_max=9, browser_any=[first, other], browser_last=other)):
+                only=POOLS["eu"], failed_max=CONNECTIONS, browser_any=[first, other], browser_last=other)):
             time.sleep(1)
             self.kill(first)
             self.wait_state([first], "critical")
@@ -349,7 +350,7 @@ class Drill:
             pass
         with self.watching("the pool's network slows down", 12, Expected(
                 "until the monitor notices answers are slow or 5xx; then the next pool serves",
-                failed_max=64, broken_max=16, browser_last=POOLS["us"], all_of=())):
+                failed_max=8 * CONNECTIONS, broken_max=4 * CONNECTIONS, browser_last=POOLS["us"], all_of=None)):
             time.sleep(1)
             self.slow("eu")
             self.wait_state(POOLS["eu"], "critical")
@@ -373,7 +374,7 @@ class Drill:
                 only=POOLS["eu"], browser=[moved])):
             pass
         print(f"  draining: {left['drain_seconds_left']} s and {left['sessions']} sessions left", flush=True)
-        if not 0 < left["drain_seconds_left"] <= DRAIN or left["sessions"] != 1:
+        if not 0 < left["drain_seconds_left"] <= DRAIN or left["sessions"] < 1:
             self.faults.append(f"the drain is told wrong: {left}")
         eventually("the session to move", lambda: self.place != moved)
         took = time.monotonic() - began
@@ -391,8 +392,8 @@ class Drill:
                 "as at the start", only=POOLS["eu"], browser=[home])):
             pass
         with self.watching("two whole pools are killed", 8, Expected(
-                "the retry goes to the next pool (8.6); only what was in flight may fail, and what met two "
-                "dead pools in one request", failed_max=400, browser_last=POOLS["asia"], all_of=())):
+                "until a monitor notices the one retry meets the pool's other endpoint, dead too: 521 (8.5); "
+                "then the next pool serves", browser_last=POOLS["asia"], failed_max=None)):
             time.sleep(1)
             for name in POOLS["eu"] + POOLS["us"]:
                 self.kill(name)
@@ -442,7 +443,7 @@ class Row:
             found.append(f"new visitors were served by {sorted(served)} only")
         if not served:
             found.append("nobody was served")
-        if sum(self.failed.values()) > want.failed_max:
+        if want.failed_max is not None and sum(self.failed.values()) > want.failed_max:
             found.append(f"{self.failed} failed, {want.failed_max} may")
         if self.broken > want.broken_max:
             found.append(f"{self.broken} connections broke, {want.broken_max} may")
