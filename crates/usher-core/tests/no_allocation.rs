@@ -8,6 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use usher_core::affinity::NoPins;
+use usher_core::decision::{Decision, PinOutcome};
 use usher_core::snapshot::{NoCounts, Snapshot};
 use usher_core::steering::PoolSteering;
 use usher_core::time::Mono;
@@ -45,13 +46,31 @@ fn a_decision_allocates_nothing() {
             for host in hosts {
                 let request = support::request(host, draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let decision = snapshot.decide(&request, &NoCounts, &NoPins, Mono::ZERO);
-                forwarded += u64::from(matches!(
-                    decision,
-                    usher_core::decision::Decision::Forward(_)
-                ));
+                forwarded += u64::from(matches!(decision, Decision::Forward(_)));
             }
         }
         let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
         assert_eq!((allocations, forwarded), (0, 1_000), "{steering:?}");
     }
+    // Maps of places, ten rules, and a session that is kept or made.
+    let catalog = support::eventful(4, 10, 20);
+    let visitor = support::Visitor::new(&catalog, 2);
+    let snapshot = Snapshot::presumed(catalog);
+    // The first one makes room for what regular expressions remember from then on.
+    let _ = snapshot.decide(&visitor.request(0), &NoCounts, &NoPins, Mono::ZERO);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let mut outcomes = [0; 2];
+    for draw in 0..1_000 {
+        let request = visitor.request(draw);
+        let kept = snapshot.decide(&request, &NoCounts, &visitor, Mono::ZERO);
+        let new = snapshot.decide(&request, &NoCounts, &NoPins, Mono::ZERO);
+        for (place, decision) in [kept, new].into_iter().enumerate() {
+            if let Decision::Forward(forward) = decision {
+                let expected = [PinOutcome::Kept, PinOutcome::New][place];
+                outcomes[place] += u64::from(forward.affinity.first.outcome == expected);
+            }
+        }
+    }
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!((allocations, outcomes), (0, [1_000; 2]));
 }

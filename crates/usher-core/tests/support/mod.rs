@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use usher_core::affinity::{Pin, PinKey, Pins};
 use usher_core::catalog::{
-    Address, Affinity, Areas, Balancer, Catalog, CodeSet, Draft, Endpoint, EndpointTls,
-    HostPattern, HttpCheck, Monitor, MonitorKind, Monitoring, Node, Pool, Reference, Shedding, Ssl,
-    Zone,
+    Address, Affinity, AffinityMode, Areas, Balancer, Catalog, CodeSet, Draft, Endpoint,
+    EndpointTls, HostPattern, HttpCheck, Monitor, MonitorKind, Monitoring, Node, Pool, Reference,
+    Shedding, Ssl, Zone,
 };
 use usher_core::id::{Id, Kind};
+use usher_core::region::CountryCode;
 use usher_core::request::{Location, NoHeaders, Request, Scheme};
+use usher_core::rules::{Condition, Overrides, Rule, Rules, Transform};
 use usher_core::steering::{EndpointSteering, PoolSteering};
 use usher_core::time::Wall;
 
@@ -27,6 +30,128 @@ pub(crate) fn catalog(
     endpoints: usize,
     steering: PoolSteering,
 ) -> Arc<Catalog> {
+    let draft = draft(balancers, pools, endpoints, steering);
+    Arc::new(Catalog::check(draft).expect("valid"))
+}
+
+/// The same with all that a request may go through: maps of places, ten rules of which the last two
+/// hold, and sessions in cookies.
+#[allow(dead_code, reason = "not every user of this file asks")]
+pub(crate) fn eventful(balancers: usize, pools: usize, endpoints: usize) -> Arc<Catalog> {
+    let mut draft = draft(balancers, pools, endpoints, PoolSteering::Geo);
+    for balancer in &mut draft.balancers {
+        let pool = |place: usize| balancer.pools[place % pools].clone();
+        let map = |codes: &[&str]| {
+            let all = codes.iter().enumerate();
+            all.map(|(place, code)| ((*code).to_owned(), vec![pool(place), pool(place + 1)]))
+                .collect()
+        };
+        balancer.areas = Areas {
+            pops: map(&["AMS", "NRT", "SJC"]),
+            countries: map(&["BR", "DE", "FR", "JP", "KR", "NL", "US"]),
+            regions: map(&["EEU", "ENAM", "NEAS", "WEU", "WNAM"]),
+        };
+        balancer.affinity.mode = AffinityMode::Cookie;
+        let conditions = [
+            r#"http.request.method eq "POST""#,
+            r#"http.request.uri.path contains "/blog""#,
+            r#"ip.src in {192.0.2.0/24 203.0.113.0/24}"#,
+            r#"http.host wildcard "*.example.org""#,
+            r#"any(http.request.headers["x-beta"][*] eq "1")"#,
+            r#"http.cookie contains "debug=1""#,
+            r#"starts_with(http.request.uri.path, "/api/") and ip.geoip.country in {"US" "CA"}"#,
+            r#"http.user_agent matches "(?i)bot|crawler""#,
+            r#"ip.geoip.country eq "KR""#,
+            "ssl or http.request.uri.query eq \"\"",
+        ];
+        let rules = conditions.iter().map(|condition| Rule {
+            name: (*condition).to_owned(),
+            condition: Condition::parse(condition).expect("valid"),
+            disabled: false,
+            priority: None,
+            terminates: false,
+            fixed_response: None,
+            overrides: Overrides {
+                fallback: Some(pool(1)),
+                ..Overrides::default()
+            },
+            transform: Transform::default(),
+        });
+        balancer.rules = Rules::new(rules.collect());
+    }
+    Arc::new(Catalog::check(draft).expect("valid"))
+}
+
+/// A visitor who came back: its request with what browsers send, and the pin in its cookie.
+#[allow(dead_code, reason = "not every user of this file asks")]
+pub(crate) struct Visitor {
+    headers: Vec<(&'static str, String)>,
+    pin: [u8; Pin::LEN],
+}
+
+#[allow(dead_code, reason = "not every user of this file asks")]
+impl Visitor {
+    /// Pinned to an endpoint of the load balancer at this place.
+    pub(crate) fn new(catalog: &Catalog, balancer: usize) -> Visitor {
+        let balancer = &catalog.draft().balancers[balancer];
+        let pools = &catalog.draft().pools;
+        let pool = pools.iter().find(|pool| pool.id == balancer.pools[0].id);
+        let pool = pool.expect("it is there");
+        let pin = Pin {
+            balancer: balancer.id,
+            pool: pool.id,
+            endpoint: pool.endpoints[pool.endpoints.len() / 2].id,
+            since: Wall::from_millis(1_790_000_000_000),
+            ttl: Duration::from_secs(82_800),
+        };
+        let headers = [
+            ("host", balancer.name.clone()),
+            (
+                "user-agent",
+                "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0".into(),
+            ),
+            (
+                "accept",
+                "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8".into(),
+            ),
+            ("accept-language", "ko,en;q=0.5".into()),
+            ("accept-encoding", "gzip, deflate, br".into()),
+            ("cookie", format!("theme=dark; __cflb={}", "x".repeat(144))),
+            ("referer", format!("https://{}/", balancer.name)),
+        ];
+        Visitor {
+            headers: headers.into(),
+            pin: pin.encode(),
+        }
+    }
+
+    /// Its request, from Korea.
+    pub(crate) fn request(&self, draw: u64) -> Request<'_> {
+        let location = Location {
+            node: "N1",
+            country: CountryCode::parse("KR"),
+            ..Location::default()
+        };
+        Request {
+            headers: &self.headers,
+            location,
+            uri: "/cart/items",
+            ..request(&self.headers[0].1, draw)
+        }
+    }
+}
+
+impl Pins for Visitor {
+    fn in_cookie(&self, _: Id) -> Option<Pin> {
+        Pin::decode(&self.pin)
+    }
+
+    fn under_key(&self, _: PinKey) -> Option<Pin> {
+        None
+    }
+}
+
+fn draft(balancers: usize, pools: usize, endpoints: usize, steering: PoolSteering) -> Draft {
     let node = Node {
         name: "n1".to_owned(),
         code: "N1".to_owned(),
@@ -125,7 +250,7 @@ pub(crate) fn catalog(
             rules: Default::default(),
         });
     }
-    Arc::new(Catalog::check(draft).expect("valid"))
+    draft
 }
 
 /// A request for a load balancer of [`catalog`].

@@ -19,6 +19,14 @@ pub(crate) fn once(name: &str, work: impl FnOnce()) {
     println!("{name}: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
 }
 
+/// Prints how much memory the process has resident, where Linux says so.
+#[allow(dead_code, reason = "not every user of this file asks")]
+pub(crate) fn resident(name: &str) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    println!("{name}: {} resident", line.unwrap_or(" ?").trim());
+}
+
 /// Prints what one call of `work` costs, in nanoseconds: the fastest round and the median.
 pub(crate) fn time(name: &str, calls: u32, mut work: impl FnMut()) {
     let mut rounds: Vec<f64> = (0..ROUNDS)
