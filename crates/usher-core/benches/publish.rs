@@ -42,7 +42,6 @@ impl Bench {
 
 fn main() {
     let catalog = support::catalog(1_000, 10, 20, PoolSteering::Random);
-    timing::resident("catalog");
     let mut bench = Bench {
         engine: Engine::new(1),
         now: Mono::ZERO,
@@ -52,9 +51,7 @@ fn main() {
     timing::once("publish: a catalog of 200,000 endpoints", || {
         bench.engine.handle(Input::Catalog(catalog), bench.now);
     });
-    timing::resident("handled");
     bench.drain();
-    timing::resident("drained");
     // All first verdicts while time stands still, so that nothing is published in between.
     timing::once("publish: 200,000 first verdicts", || {
         while let Some(probe) = bench.flying.pop() {

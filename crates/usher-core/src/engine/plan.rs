@@ -3,7 +3,9 @@
 //! Pools that share a monitor and a target share one task: the target is probed once per interval,
 //! however many pools it stands in.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{
@@ -16,22 +18,56 @@ use crate::topology::Topology;
 
 /// What tells one task from another. Settings of the monitor that may change while the task stays
 /// the same are not in it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) monitor: Id,
-    address: Address,
-    port: u16,
-    host: String,
-    sni: Option<String>,
-    ca: Option<String>,
-    client_cert: Option<(String, String)>,
+    /// Shared with the task: there may be hundreds of thousands.
+    probe: Arc<Probe>,
 }
+
+impl Key {
+    /// What two keys are compared by: the target, and who it is taken to be.
+    fn parts(&self) -> impl Ord {
+        let Probe {
+            address,
+            port,
+            host,
+            sni,
+            ca,
+            client_cert,
+            kind: _,
+            timeout: _,
+            user_agent: _,
+        } = &*self.probe;
+        (self.monitor, address, port, host, sni, ca, client_cert)
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Key {}
 
 /// One target to probe by one monitor.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) key: Key,
-    pub(super) probe: Probe,
+    pub(super) probe: Arc<Probe>,
     pub(super) interval: Duration,
     pub(super) retries: u32,
     pub(super) streaks: Streaks,
@@ -92,15 +128,10 @@ impl Plan {
         pool: &Pool,
         endpoint: &Endpoint,
     ) -> usize {
-        let probe = probe(monitor, pool, endpoint);
+        let probe = Arc::new(probe(monitor, pool, endpoint));
         let key = Key {
             monitor: monitor.id,
-            address: probe.address.clone(),
-            port: probe.port,
-            host: probe.host.clone(),
-            sni: probe.sni.clone(),
-            ca: probe.ca.clone(),
-            client_cert: probe.client_cert.clone(),
+            probe: Arc::clone(&probe),
         };
         *places.entry(key.clone()).or_insert_with(|| {
             self.tasks.push(Task {

@@ -28,7 +28,6 @@ const LATENCY_FRESH_MIN: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) task: Task,
-    probe: Arc<Probe>,
     pub(super) standing: Standing,
     /// The last final result.
     pub(super) last: Option<ProbeResult>,
@@ -290,7 +289,7 @@ impl Watches {
         self.probe_next += 1;
         let watch = &mut self.all[place];
         watch.slot = Slot::Flying { probe: id };
-        let deadline = now.after(watch.probe.timeout).after(PROBE_LOST_AFTER);
+        let deadline = now.after(watch.task.probe.timeout).after(PROBE_LOST_AFTER);
         self.flights.insert(
             id,
             Flight {
@@ -303,7 +302,7 @@ impl Watches {
         self.deadlines.insert((deadline, id));
         outputs.push_back(Output::Probe(ProbeOrder {
             id,
-            probe: Arc::clone(&watch.probe),
+            probe: Arc::clone(&watch.task.probe),
         }));
     }
 }
@@ -311,24 +310,22 @@ impl Watches {
 impl Watch {
     /// A watch that begins now. What is known of its target holds until its first result.
     fn new(task: Task, now: Mono, memory: Option<Memory>) -> Watch {
-        let (probe, slot) = (Arc::new(task.probe.clone()), Slot::Waiting { due: now });
         let unknown = Watch {
             task,
-            probe,
             standing: Standing::Pending,
             last: None,
             failure: FailureReason::None,
             latency: None,
             started: None,
             fresh: true,
-            slot,
+            slot: Slot::Waiting { due: now },
         };
         let Some(memory) = memory else {
             return unknown;
         };
         let schedule = memory
             .schedule
-            .filter(|&(probe, _)| probe == fingerprint(&unknown.probe));
+            .filter(|&(probe, _)| probe == fingerprint(&unknown.task.probe));
         let (standing, due) = match schedule {
             Some((_, due_in)) => (
                 memory.standing,
@@ -382,8 +379,8 @@ impl Watch {
         Known {
             endpoint,
             monitor: self.task.key.monitor,
-            kind: self.probe.kind.name(),
-            probe: fingerprint(&self.probe),
+            kind: self.task.probe.kind.name(),
+            probe: fingerprint(&self.task.probe),
             standing: self.standing,
             last: self.last,
             failure: self.failure,
@@ -395,14 +392,13 @@ impl Watch {
     /// nothing known when the type of the monitor is another; a new interval only moves the next
     /// probe.
     fn continued(mut self, task: Task, now: Mono) -> Watch {
-        let same_type = self.probe.kind.name() == task.probe.kind.name();
-        let user_agent = self.probe.user_agent.clone();
-        if *self.probe
-            != (Probe {
-                user_agent,
-                ..task.probe.clone()
-            })
-        {
+        let (before, after) = (&*self.task.probe, &*task.probe);
+        let same_type = before.kind.name() == after.kind.name();
+        let renamed = Probe {
+            user_agent: before.user_agent.clone(),
+            ..after.clone()
+        };
+        if *before != renamed {
             let memory = same_type.then(|| self.memory());
             return Watch::new(task, now, memory);
         }
