@@ -488,6 +488,24 @@ fn a_visitor_is_known_by_its_headers() {
 }
 
 #[test]
+fn every_request_of_a_visitor_known_by_headers_begins_its_time_anew() {
+    let mut affinity = by_header(&["x-session"], false);
+    affinity.ttl = Some(Duration::from_secs(30));
+    let (usher, _origins) = pinned(affinity);
+    let visit = || ask(&usher, "/", &[("X-Session", "1")]).by;
+    let first = visit();
+    let before = now();
+    // Until the clock has gone on.
+    while now() == before {
+        std::hint::spin_loop();
+    }
+    assert_eq!(visit(), first);
+    let ends = Wall::from_millis(before).after(Duration::from_secs(30));
+    let live: u64 = usher.plane.pins_live(ends).values().sum();
+    assert_eq!(live, 1, "the first request alone would be over by then");
+}
+
+#[test]
 fn all_headers_or_none_where_all_are_required() {
     let (usher, _origins) = pinned(by_header(&["x-a", "cookie:sid"], true));
     let live = || {

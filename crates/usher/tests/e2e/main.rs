@@ -35,6 +35,7 @@ mod metrics;
 mod reload;
 mod routing;
 mod seal;
+mod sessions;
 mod start;
 mod steering;
 mod tls;
