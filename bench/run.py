@@ -21,6 +21,7 @@ from pathlib import Path
 import idle
 import load
 import proxies
+import start
 from scenarios import BODIES, IDLE, SCENARIOS
 
 HERE = Path(__file__).resolve().parent
@@ -49,8 +50,8 @@ def main():
     chosen = [s for s in SCENARIOS if re.search(args.only, s.name)]
     with tempfile.TemporaryDirectory(prefix="usher-bench-") as folder:
         os.chmod(folder, 0o755)  # the workers of nginx read it as another user
-        results, memory = measure(peers, chosen, args, folder)
-    text = report(peers, results, memory, args)
+        results, memory, times = measure(peers, chosen, args, folder)
+    text = report(peers, results, memory, times, args)
     print(text)
     if args.write:
         (HERE / "RESULTS.md").write_text(text)
@@ -67,6 +68,8 @@ def arguments():
     parser.add_argument("--proxies", nargs="+", default=[peer.name for peer in proxies.PROXIES])
     parser.add_argument("--no-idle", dest="idle", action="store_false",
                         help="leave the memory of idle connections out")
+    parser.add_argument("--no-start", dest="start", action="store_false",
+                        help="leave the start with a large configuration out")
     parser.add_argument("--binary", type=Path, default=HERE.parent / "target/release/usher")
     parser.add_argument("--no-write", dest="write", action="store_false",
                         help="leave RESULTS.md as it is")
@@ -87,6 +90,7 @@ def measure(peers, chosen, args, folder):
             for peer in peers:
                 running[logged].append(peer(folder, upstream, echo, certificate, logged))
                 servers.append(running[logged][-1])
+        times = start.measure(args.binary, upstream.port) if args.start else None
         memory = idle.measure(running[False], IDLE) if args.idle else []
         results = {}
         for scenario in chosen:
@@ -100,7 +104,7 @@ def measure(peers, chosen, args, folder):
                         print(f"{scenario.name}: {peer.name}: round {turn}: "
                               f"{run.cpu_us:.1f} us/request, {run.rate:.0f}/s"
                               + (f", {run.failed} FAILED" if run.failed else ""), file=sys.stderr)
-        return results, memory
+        return results, memory, times
     finally:
         for server in reversed(servers):
             server.stop()
@@ -135,7 +139,7 @@ def make_certificate(folder):
     return Certificate(chain, key, both)
 
 
-def report(peers, results, memory, args):
+def report(peers, results, memory, times, args):
     lines = ["# Bench", "", "Made by `make bench`. " + " ".join(__doc__.split("\n\n")[1].split()),
              "", *machine(peers, args), ""]
     base = "haproxy"
@@ -162,6 +166,12 @@ def report(peers, results, memory, args):
                   + " | ".join(f"{each / 1024:.1f}" for each in found.idle.values()) + " |"
                   for found in memory]
         lines.append("")
+    if times:
+        lines += ["## Start", "", f"Usher with {start.BALANCERS} load balancers in the file, no "
+                  "monitors, wall-clock time.", "",
+                  f"- start of the process to the first answer: {times.start_ms:.0f} ms",
+                  f"- `SIGHUP` to the first answer of a load balancer that is new: "
+                  f"{times.reload_ms:.0f} ms", ""]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// Bytes of a body from which on a pipe is worth its two extra system calls.
-const SPLICED_MIN: u64 = 128 * 1024;
+const SPLICED_MIN: u64 = 32 * 1024;
 
 /// Bytes that a pipe may hold. The system may grant less.
 const PIPE_SIZE: usize = 256 * 1024;
