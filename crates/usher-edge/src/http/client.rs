@@ -62,6 +62,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) head: &'a ResponseHead,
     /// What the spans in `head` point into.
     pub(crate) bytes: &'a [u8],
+    /// Trailers may follow its body even where a length was announced.
+    pub(crate) may_trail: bool,
 }
 
 impl<'a> Answer<'a> {

@@ -468,3 +468,26 @@ fn an_answer_that_breaks_off_resets_the_stream() {
         assert!(client.get(&url("/")).await.is_err());
     });
 }
+
+#[test]
+fn the_last_bytes_of_a_known_length_end_the_stream() {
+    let (_endpoint, usher) = serving();
+    let mut frames = Frames::over(usher.connect());
+    let get = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", HOST),
+        (":path", "/"),
+    ];
+    frames.request(1, &get);
+    let of_stream = std::iter::from_fn(|| frames.next()).filter(|frame| frame.stream == 1);
+    let kinds: Vec<_> = of_stream
+        .map(|frame| (frame.kind, frame.payload.is_empty(), frame.flags))
+        .take(2)
+        .collect();
+    let expected = [
+        (http2::HEADERS, false, http2::END_HEADERS),
+        (http2::DATA, false, http2::END_STREAM),
+    ];
+    assert_eq!(kinds, expected);
+}

@@ -43,15 +43,17 @@ pub(crate) fn poll_room(
     Poll::Ready(Ok(send.capacity().min(wanted)))
 }
 
-/// Sends what there is room for of `bytes`: how much, at least one byte.
+/// Sends what there is room for of `bytes`: how much, at least one byte. The stream ends with the
+/// last of `left` bytes, where that is known.
 pub(crate) fn poll_send(
     send: &mut SendStream<Bytes>,
     cx: &mut Context<'_>,
     bytes: &[u8],
+    left: Option<u64>,
 ) -> Poll<Result<Bytes, Gone>> {
     let room = ready!(poll_room(send, cx, bytes.len()))?;
     let sent = Bytes::copy_from_slice(&bytes[..room]);
-    let queued = send.send_data(sent.clone(), false);
+    let queued = send.send_data(sent.clone(), left == Some(room as u64));
     Poll::Ready(queued.map(|()| sent).map_err(|_| Gone))
 }
 
@@ -104,7 +106,7 @@ pub(crate) fn poll_write(
     cx: &mut Context<'_>,
     bytes: &[u8],
 ) -> Poll<io::Result<usize>> {
-    let sent = ready!(poll_send(send.ok_or(Gone)?, cx, bytes))?;
+    let sent = ready!(poll_send(send.ok_or(Gone)?, cx, bytes, None))?;
     Poll::Ready(Ok(sent.len()))
 }
 

@@ -100,6 +100,7 @@ pub(super) async fn serve(
         send: None,
         waiting: Bytes::new(),
         sent: 0,
+        left: None,
     };
     let head = match head {
         Ok(head) => head,
@@ -205,6 +206,9 @@ struct H2 {
     /// The body of an answer of our own, as far as it is not taken yet.
     waiting: Bytes,
     sent: u64,
+    /// What is left of a body behind which nothing comes: its last frame ends the stream, and no
+    /// empty one has to.
+    left: Option<u64>,
 }
 
 impl H2 {
@@ -303,6 +307,10 @@ impl Client for H2 {
                 .headers_mut()
                 .insert(http::header::CONTENT_LENGTH, length.into());
         }
+        self.left = match head.body {
+            BodyLength::Exactly(length) if !answer.may_trail => Some(length),
+            _ => None,
+        };
         let ends = matches!(head.body, BodyLength::Empty | BodyLength::Exactly(0));
         self.send_head(response, ends);
         Ok(())
@@ -337,9 +345,11 @@ impl Client for H2 {
         piece: &[u8],
     ) -> Poll<Result<usize, ClientFault>> {
         let send = self.send.as_mut().ok_or(ClientFault::Gone)?;
-        let sent = ready!(flow::poll_send(send, cx, piece)).map_err(|_| ClientFault::Gone)?;
-        self.sent += sent.len() as u64;
-        Poll::Ready(Ok(sent.len()))
+        let sent = ready!(flow::poll_send(send, cx, piece, self.left));
+        let count = sent.map_err(|_| ClientFault::Gone)?.len();
+        self.sent += count as u64;
+        self.left = self.left.map(|left| left.saturating_sub(count as u64));
+        Poll::Ready(Ok(count))
     }
 
     fn finish<'a>(

@@ -197,7 +197,7 @@ impl Upstream for Http2<'_> {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<Result<usize, Deaf>> {
         ready!(self.poll_resend(cx))?;
-        let sent = ready!(flow::poll_send(&mut self.send, cx, piece)).map_err(|_| Deaf)?;
+        let sent = ready!(flow::poll_send(&mut self.send, cx, piece, None)).map_err(|_| Deaf)?;
         let count = sent.len();
         self.sent += count as u64;
         self.kept.keep(sent, self.terms.kept_max);
@@ -255,6 +255,7 @@ impl Upstream for Http2<'_> {
         Answer {
             head: self.head,
             bytes: &self.bytes,
+            may_trail: true,
         }
     }
 

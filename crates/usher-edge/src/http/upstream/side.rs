@@ -198,6 +198,7 @@ impl Upstream for Http1<'_> {
         Answer {
             head: self.head,
             bytes: self.buffer.data(),
+            may_trail: false,
         }
     }
 
