@@ -23,6 +23,8 @@ pub(crate) enum ApiError {
     BodyTooLarge(usize),
     /// The body is no JSON: 400, code 6007.
     Malformed(String),
+    /// The head tells two lengths of the body: 400, code 6003.
+    TwoLengths,
     /// Fields that are wrong: 400, code 1002 each, with its JSON pointer.
     Invalid(Vec<Fault>),
 }
@@ -39,9 +41,10 @@ impl From<Denied> for ApiError {
 impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
-            ApiError::Unauthenticated | ApiError::Malformed(_) | ApiError::Invalid(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            ApiError::Unauthenticated
+            | ApiError::Malformed(_)
+            | ApiError::TwoLengths
+            | ApiError::Invalid(_) => StatusCode::BAD_REQUEST,
             ApiError::Forbidden => StatusCode::FORBIDDEN,
             ApiError::NoRoute(_) => StatusCode::NOT_FOUND,
             ApiError::Method => StatusCode::METHOD_NOT_ALLOWED,
@@ -67,6 +70,10 @@ impl ApiError {
             ApiError::Malformed(what) => {
                 one(6007, &format!("Malformed JSON in request body: {what}"))
             }
+            ApiError::TwoLengths => one(
+                6003,
+                "Invalid request headers: Transfer-Encoding beside Content-Length",
+            ),
             ApiError::Invalid(faults) => faults
                 .iter()
                 .map(|fault| {
@@ -93,12 +100,15 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A result in its envelope, 200.
-pub(crate) fn success(result: &Value) -> Response {
+/// A result in its envelope, 200, with what is odd about the request: code 1000 each.
+pub(crate) fn success(result: &Value, notes: &[Fault]) -> Response {
+    let messages = notes.iter().map(|note| {
+        json!({"code": 1000, "message": note.to_string(), "source": {"pointer": note.pointer}})
+    });
     let body = json!({
         "success": true,
         "errors": [],
-        "messages": [],
+        "messages": messages.collect::<Vec<_>>(),
         "result": result,
     });
     answer(StatusCode::OK, &body)

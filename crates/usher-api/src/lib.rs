@@ -5,6 +5,7 @@
 
 pub mod access;
 mod envelope;
+mod lengths;
 mod patient;
 pub mod server;
 pub mod wire;

@@ -17,6 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode, Uri};
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
@@ -32,6 +33,7 @@ use usher_core::time::Mono;
 
 use crate::access::{Access, Product};
 use crate::envelope::{ApiError, success};
+use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::wire::explain::{Question, Surroundings, wall};
 use crate::wire::state::state;
@@ -137,13 +139,23 @@ pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Out
                 continue;
             }
         };
-        let service = TowerToHyperService::new(app.clone());
+        let (stream, refused) = Lengths::new(Patient::new(stream));
+        let app = TowerToHyperService::new(app.clone());
+        let service = service_fn(move |request| {
+            let (app, refused) = (app.clone(), refused.next());
+            async move {
+                if refused {
+                    return Ok(closing(ApiError::TwoLengths.into_response()));
+                }
+                app.call(request).await
+            }
+        });
         tokio::spawn(async move {
             let _place = place;
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(Patient::new(stream)), service)
+                .serve_connection(TokioIo::new(stream), service)
                 .await;
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection to the API ended early");
@@ -178,18 +190,29 @@ async fn within_time(request: Request<Body>, next: Next) -> Result<Response, Inf
     Ok(answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response()))
 }
 
-/// Closes a connection together with its answer once a stop has begun.
+/// The last answer on its connection.
+fn closing(mut answer: Response) -> Response {
+    let close = http::HeaderValue::from_static("close");
+    answer.headers_mut().insert(http::header::CONNECTION, close);
+    answer
+}
+
+/// Closes a connection together with its answer once a stop has begun, and after a chunked body,
+/// whose end is not followed.
 async fn last_answer(
     State(control): State<Shared>,
     request: Request<Body>,
     next: Next,
 ) -> Response {
-    let mut answer = next.run(request).await;
-    if control.stopping() {
-        let close = http::HeaderValue::from_static("close");
-        answer.headers_mut().insert(http::header::CONNECTION, close);
+    let chunked = request
+        .headers()
+        .contains_key(http::header::TRANSFER_ENCODING);
+    let answer = next.run(request).await;
+    if chunked || control.stopping() {
+        closing(answer)
+    } else {
+        answer
     }
-    answer
 }
 
 async fn no_route(uri: Uri) -> ApiError {
@@ -220,7 +243,7 @@ async fn usher_state(
         let (version, uptime) = (control.version(), control.uptime());
         state(&view.snapshot, &view, version, uptime, wall())
     });
-    Ok(success(&state.await))
+    Ok(success(&state.await, &[]))
 }
 
 /// Does what may take a while beside the tasks of this thread, among which are the probes.
@@ -245,6 +268,6 @@ async fn usher_explain(
     let view = control.view();
     let answer = question.answer(&view.snapshot, &view, control.now(), control.draw());
     answer
-        .map(|answer| success(&answer))
+        .map(|answer| success(&answer, question.notes()))
         .map_err(ApiError::Invalid)
 }

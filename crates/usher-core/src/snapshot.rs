@@ -208,6 +208,19 @@ impl PoolHealth {
         }
     }
 
+    /// Whether more than the figures of probes is another than before.
+    pub(crate) fn differs(&self, before: &PoolHealth) -> bool {
+        let without_figures = |endpoint: &EndpointHealth| EndpointHealth {
+            status: None,
+            rtt: None,
+            latency: None,
+            ..*endpoint
+        };
+        let endpoints = self.endpoints.iter().map(without_figures);
+        (self.state, self.reason) != (before.state, before.reason)
+            || !endpoints.eq(before.endpoints.iter().map(without_figures))
+    }
+
     /// Whether the endpoint at `place` may serve a visitor who is pinned to it.
     pub(crate) fn holds_pins(
         &self,
@@ -711,6 +724,13 @@ impl Snapshot {
         let mut endpoints = before.endpoints.clone();
         change(&mut endpoints);
         self.pools[ix.at()] = Arc::new(PoolHealth::new(catalog.pool(ix), endpoints, before.since));
+    }
+
+    /// Whether a snapshot of these would differ in more than the figures of probes.
+    pub(crate) fn differs(&self, topology: &Arc<Topology>, pools: &[Arc<PoolHealth>]) -> bool {
+        let mut both = self.pools.iter().zip(pools);
+        !Arc::ptr_eq(&self.topology, topology)
+            || both.any(|(before, pool)| !Arc::ptr_eq(before, pool) && pool.differs(before))
     }
 
     /// Whether the other snapshot, of the same catalog, knows exactly the same of this pool.

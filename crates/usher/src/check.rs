@@ -8,7 +8,7 @@ use usher_core::catalog::Draft;
 
 use crate::Ending;
 use crate::config::{self, Faults};
-use crate::terminal::say_all;
+use crate::terminal::{say_all, shown};
 
 /// Example: `usher check --config usher.yaml`
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ fn may_be_mended(error: &io::Error) -> bool {
 
 fn complain_bare(line: &str) {
     // Whoever closed the pipe has seen enough.
-    let _closed = writeln!(io::stderr().lock(), "{line}");
+    let _closed = writeln!(io::stderr().lock(), "{}", shown(line));
 }
 
 fn summary(draft: &Draft) -> String {

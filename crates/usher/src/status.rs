@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::Ending;
 use crate::remote::{self, Api};
-use crate::terminal::{Table, Tone, colourful, paint, say_all};
+use crate::terminal::{Table, Tone, colourful, paint, say_all, shown};
 
 /// Example: `usher status --api http://127.0.0.1:8788`
 #[derive(Debug, clap::Args)]
@@ -112,11 +112,11 @@ pub(crate) fn place(endpoint: &Value) -> String {
     }
 }
 
-/// A JSON scalar without quotes; `null` is empty.
+/// A JSON scalar without quotes, fit for a terminal; `null` is empty.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => shown(text).into_owned(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
 }
@@ -140,6 +140,20 @@ fn duration(secs: u64) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn no_name_acts_on_the_terminal() {
+        let evil = "\u{1b}]0;x\u{7}";
+        let state = json!({
+            "node": evil, "version": evil, "revision": evil,
+            "load_balancers": [{"name": evil, "state": evil, "pools": [evil]}],
+            "pools": [{"name": evil, "state": evil, "reason": evil, "endpoints": [
+                {"name": evil, "address": evil, "port": evil, "state": evil, "reason": evil,
+                 "weight": evil, "open_requests": evil}]}],
+        });
+        let shown = lines(&state, false).concat();
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+    }
 
     #[test]
     fn the_state_as_a_table() {

@@ -5,6 +5,7 @@
 // The one module that may print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -37,7 +38,27 @@ pub(crate) fn say_all(lines: impl IntoIterator<Item = impl Display>) -> Ending {
 
 /// Prints a line on the standard error.
 pub(crate) fn complain(line: &str) {
-    let _closed = writeln!(io::stderr().lock(), "usher: {line}");
+    let line: Vec<_> = line.split('\n').map(shown).collect();
+    let _closed = writeln!(io::stderr().lock(), "usher: {}", line.join("\n"));
+}
+
+/// Text from elsewhere, with what would move a cursor, change a colour or turn the direction of
+/// reading written out.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acts = |c: char| c.is_control() || turns(c);
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let write = |mut out: String, c: char| {
+        if acts(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+        out
+    };
+    Cow::Owned(text.chars().fold(String::new(), write))
 }
 
 /// How a cell is shown on a terminal.
@@ -152,6 +173,15 @@ mod tests {
         table.row([("eu-west", Tone::Plain), ("healthy", Tone::Good)]);
         let lines = table.lines(2, false);
         assert_eq!(lines, ["  name     state", "  eu-west  healthy"]);
+    }
+
+    #[test]
+    fn what_acts_on_a_terminal_is_written_out() {
+        assert_eq!(shown("shop: größer → 東京"), "shop: größer → 東京");
+        assert_eq!(
+            shown("a\u{1b}[2Jb\u{9b}1mc\r\nd\u{202e}e"),
+            "a\\u{1b}[2Jb\\u{9b}1mc\\r\\nd\\u{202e}e"
+        );
     }
 
     #[test]

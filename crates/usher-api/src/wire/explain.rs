@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderName, HeaderValue, Uri};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use usher_core::affinity::{Pin, PinKey, Pins};
 use usher_core::assume::{Assumption, AssumptionFault};
 use usher_core::catalog::BalancerIx;
@@ -21,7 +21,7 @@ use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
 
 use super::places::token;
-use super::reader::Fault;
+use super::reader::{Fault, nearest};
 
 /// The most assumptions of one question.
 const ASSUMPTIONS_MAX: usize = 1_000;
@@ -64,11 +64,16 @@ pub struct Question {
     client: IpAddr,
     assume: Vec<Assumption>,
     seed: Option<u64>,
+    /// Fields that it has and nobody reads.
+    notes: Vec<Fault>,
 }
+
+/// The fields of a question.
+const FIELDS: [&str; 6] = ["url", "method", "headers", "from", "assume", "seed"];
 
 impl Question {
     /// Reads `{"url", "method", "headers", "from", "assume", "seed"}`; all but `url` have defaults:
-    /// `GET`, none, `127.0.0.1`, none, a random draw.
+    /// `GET`, none, `127.0.0.1`, none, a random draw. Other fields are noted, and ignored.
     ///
     /// # Errors
     /// Every field that is wrong, with its JSON pointer.
@@ -146,9 +151,16 @@ impl Question {
                 client,
                 assume,
                 seed,
+                notes: unknown(fields),
             }),
             _ => Err(faults),
         }
+    }
+
+    /// What is odd about it, and no fault.
+    #[must_use]
+    pub fn notes(&self) -> &[Fault] {
+        &self.notes
     }
 
     /// Decides it with `snapshot` under its assumptions. `draw` is the chance when the question
@@ -266,6 +278,23 @@ impl Question {
 pub(crate) fn wall() -> Wall {
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     Wall::from_millis(time.map_or(0, |since| since.as_millis() as i64))
+}
+
+/// A note for each field that a question does not have.
+fn unknown(fields: &Map<String, Value>) -> Vec<Fault> {
+    let unknown = fields.keys().filter(|key| !FIELDS.contains(&key.as_str()));
+    let note = |key: &String| {
+        let near = nearest(key, FIELDS.into_iter());
+        let near = near.map(|near| format!("; the nearest known key is {near:?}"));
+        Fault {
+            at_key: true,
+            ..wrong(
+                format!("/{}", token(key)),
+                format!("unknown key {key:?}{}", near.unwrap_or_default()),
+            )
+        }
+    };
+    unknown.map(note).collect()
 }
 
 fn wrong(pointer: impl Into<String>, message: impl Into<String>) -> Fault {
@@ -468,6 +497,21 @@ mod tests {
         assert_eq!(question.method, "POST");
         assert_eq!(question.assume.len(), 1);
         assert_eq!(question.seed, Some(7));
+    }
+
+    #[test]
+    fn fields_that_nobody_reads_are_noted() {
+        let body = json!({"url": "http://a.example.com/", "asume": [], "zzzzzzzz": 1});
+        let question = Question::read(&body).expect("valid");
+        let notes: Vec<String> = question.notes().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            notes,
+            [
+                "unknown key \"asume\"; the nearest known key is \"assume\"",
+                "unknown key \"zzzzzzzz\""
+            ]
+        );
+        assert_eq!(question.notes()[0].pointer, "/asume");
     }
 
     #[test]

@@ -514,7 +514,8 @@ impl Engine {
             current.pools[ix.at()] =
                 kept_since(PoolHealth::new(pool, endpoints, now), Some(&*before));
         }
-        self.revision += 1;
+        let changed = |before: &Arc<Snapshot>| before.differs(&current.topology, &current.pools);
+        self.revision += u64::from(self.published.as_ref().is_none_or(changed));
         let pools = current.pools.iter().map(Arc::clone).collect();
         let snapshot = Arc::new(Snapshot::new(
             self.revision,

@@ -490,6 +490,8 @@ fn figures_alone_are_published_late() {
         rtt: Duration::from_millis(9),
     });
     assert!(bench.published.len() > last);
+    let revision = bench.published[last - 1].1.revision();
+    assert_eq!(bench.last().revision(), revision, "nothing else changed");
     let (_, _, health) = bench.last().pool(PoolIx(0)).endpoints().next().unwrap();
     assert_eq!(health.rtt, Some(Duration::from_millis(9)));
     assert_eq!(

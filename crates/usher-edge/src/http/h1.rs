@@ -47,6 +47,10 @@ const DISCARDED_MAX: u64 = 256 * 1024;
 /// last answer and not a reset.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// How much of it is read for that: more than lies in the buffers of both ends, and no more, or a
+/// client that never stops would have a worker's attention for nothing.
+const LINGER_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// Desks that a core keeps when nobody uses them.
 const DESKS_MAX: usize = 256;
 
@@ -382,6 +386,7 @@ impl Session {
         self.deadline.set_after(LINGER);
         let (io, buffer, deadline) = (&mut self.io, &mut self.buffer, &mut self.deadline);
         let mut shut = false;
+        let mut left = LINGER_BYTES_MAX;
         poll_fn(|cx| {
             if !shut {
                 shut = match Pin::new(&mut *io).poll_shutdown(cx) {
@@ -395,8 +400,9 @@ impl Session {
                 match buffer.poll_fill(io, cx) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                     // Polled each time, for a client that never stops.
-                    Poll::Ready(Ok(_)) => {
-                        if deadline.poll(cx).is_ready() {
+                    Poll::Ready(Ok(read)) => {
+                        left = left.saturating_sub(read);
+                        if left == 0 || deadline.poll(cx).is_ready() {
                             return Poll::Ready(());
                         }
                     }

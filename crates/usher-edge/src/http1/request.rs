@@ -101,7 +101,7 @@ pub struct RequestHead {
     /// Every field.
     pub fields: Fields,
     /// Whom the request is for, as received and with its port: from `Host`, which agrees with the
-    /// target where both name it. Empty only in HTTP/1.0.
+    /// target where both name it. With `CONNECT`, which the front refuses, it need not.
     pub authority: Span,
     /// The host in it, as received, without port; an IPv6 address keeps its brackets.
     pub host: Span,
@@ -290,19 +290,16 @@ fn request_line(
 /// One `Host`, well formed, that agrees with the target.
 fn host(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestFault> {
     let mut hosts = head.fields.all(FieldName::Host);
-    let named = hosts.next();
+    // In HTTP/1.0, too: no client leaves it out, and without it nobody knows whose site is meant.
+    let named = hosts.next().ok_or(RequestFault::HostMissing)?;
     if hosts.next().is_some() {
         return Err(RequestFault::HostRepeated);
     }
-    if let Some(field) = named {
-        let found = authority(field.value.of(buf)).ok_or(RequestFault::HostMalformed)?;
-        head.authority = field.value;
-        head.host = field.value.prefix(found.host_len);
-        head.port = found.port;
-    } else if head.version == Version::Http11 {
-        return Err(RequestFault::HostMissing);
-    }
-    if matches!(head.form, Form::Origin | Form::Asterisk) {
+    let found = authority(named.value.of(buf)).ok_or(RequestFault::HostMalformed)?;
+    head.authority = named.value;
+    head.host = named.value.prefix(found.host_len);
+    head.port = found.port;
+    if head.form != Form::Absolute {
         return Ok(());
     }
     // RFC 9112 3.2.2 lets the target win over a Host that differs. Whoever reads the Host
@@ -312,12 +309,7 @@ fn host(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestFault> {
     let (start, end) = wanted.authority;
     let found = authority(&whole[start..end]).ok_or(RequestFault::Target)?;
     let host = &whole[start..start + found.host_len];
-    if named.is_none() {
-        let at = head.target.start as usize + start;
-        head.authority = Span::new(at, at + end - start);
-        head.host = head.authority.prefix(found.host_len);
-        head.port = found.port;
-    } else if !host.eq_ignore_ascii_case(head.host.of(buf))
+    if !host.eq_ignore_ascii_case(head.host.of(buf))
         || found.port.unwrap_or(wanted.port) != head.port.unwrap_or(wanted.port)
     {
         return Err(RequestFault::HostContradicts);

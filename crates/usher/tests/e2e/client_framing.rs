@@ -192,6 +192,7 @@ fn a_host_that_is_missing_doubled_or_malformed_is_refused() {
         "Host: [::1\r\n",
     ];
     refused(400, &cases.map(|fields| (fields, get(fields))));
+    refused(400, &[("HTTP/1.0", "GET / HTTP/1.0\r\n\r\n".into())]);
 }
 
 #[test]
@@ -288,9 +289,14 @@ fn versions_that_are_not_spoken_here() {
 fn methods_that_are_not_for_a_reverse_proxy() {
     let (endpoint, usher) = serving();
     let connect =
-        "CONNECT shop.example.com:443 HTTP/1.1\r\nHost: shop.example.com:443\r\n\r\n".to_owned();
+        |host: &str| format!("CONNECT shop.example.com:443 HTTP/1.1\r\nHost: {host}\r\n\r\n");
     let trace = format!("TRACE / HTTP/1.1\r\n{OK_HEAD}\r\n");
-    for request in [connect, trace] {
+    for request in [
+        connect("shop.example.com:443"),
+        connect("shop.example.com"),
+        connect("proxy.example.com"),
+        trace,
+    ] {
         let answer = usher.exchange(&request);
         assert_eq!(answer.status(), 405, "{request}");
     }

@@ -263,6 +263,25 @@ fn a_wrong_assumption_is_refused_by_name() {
 }
 
 #[test]
+fn fields_that_nobody_reads_are_named_beside_the_answer() {
+    let (_endpoints, config) = two_pools();
+    let usher = Usher::start(&config);
+    let body = json!({"url": URL, "asume": ["pool eu=critical"]});
+    let answer = usher.api_post("/client/v4/usher/explain", &body);
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer["success"], true, "{answer}");
+    let messages = answer["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 1, "{answer}");
+    assert_eq!(messages[0]["source"]["pointer"], "/asume");
+    assert!(
+        messages[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("\"assume\"")
+    );
+}
+
+#[test]
 fn what_is_no_question_is_wrong_usage() {
     let (_endpoints, config) = two_pools();
     let folder = Folder::with(&config.text());

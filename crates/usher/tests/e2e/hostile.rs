@@ -56,6 +56,47 @@ fn is_served(usher: &Usher) {
 }
 
 #[test]
+fn a_refused_client_that_never_stops_is_read_within_a_bound() {
+    let endpoint = Endpoint::named("a");
+    let usher = Usher::start(&Config::serving([endpoint.origin("a")]));
+    let mut wire = usher.connect();
+    wire.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    let piece = vec![b'x'; MIB as usize];
+    let mut pieces = 0;
+    while wire.try_send(&piece).is_ok() {
+        pieces += 1;
+        // What is read, and what lies in sockets.
+        assert!(pieces <= 32 + 48, "it is read on");
+    }
+    is_served(&usher);
+}
+
+#[test]
+fn two_lengths_on_the_api_are_refused_and_end_the_connection() {
+    let usher = Usher::start(&Config::new());
+    let head = |more: &str| format!("GET /readyz HTTP/1.1\r\nHost: x\r\n{more}\r\n");
+    let mut api = Wire::connect(usher.address("api"));
+    for more in ["", "Content-Length: 0\r\n"] {
+        assert_eq!(api.exchange(head(more)).status(), 200);
+    }
+    for more in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+    ] {
+        let mut api = Wire::connect(usher.address("api"));
+        assert_eq!(api.exchange(head("")).status(), 200);
+        let answer = api.exchange(head(more) + "0\r\n\r\n");
+        assert_eq!(answer.status(), 400, "{more}");
+        assert!(answer.names("connection", "close"), "{answer:?}");
+        api.expect_end();
+    }
+    let chunked = head("Transfer-Encoding: chunked\r\n") + "0\r\n\r\n";
+    let answer = api.exchange(chunked);
+    assert_eq!(answer.status(), 200);
+    assert!(answer.names("connection", "close"), "{answer:?}");
+}
+
+#[test]
 fn clients_that_send_nothing_cost_little() {
     raise_descriptors();
     let endpoint = Endpoint::named("a");
