@@ -96,6 +96,10 @@ impl Surroundings for View {
         self.around.place(client)
     }
 
+    fn locates(&self) -> bool {
+        self.around.locates()
+    }
+
     fn sessions(&self) -> Arc<HashMap<Id, u64>> {
         self.around.sessions()
     }

@@ -366,7 +366,7 @@ impl Snapshot {
                 } else if pool.monitoring == Monitoring::None {
                     (EndpointState::Unknown, EndpointReason::NoMonitor)
                 } else {
-                    (EndpointState::Healthy, EndpointReason::Assumed)
+                    (EndpointState::Healthy, EndpointReason::Presumed)
                 };
                 let weight = Weight::from_f64(endpoint.weight);
                 EndpointHealth {

@@ -152,6 +152,10 @@ impl Surroundings for Around {
         self.places.as_ref()?.place(client)
     }
 
+    fn locates(&self) -> bool {
+        self.places.is_some()
+    }
+
     fn sessions(&self) -> Arc<HashMap<Id, u64>> {
         self.sessions.count()
     }

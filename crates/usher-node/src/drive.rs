@@ -17,6 +17,7 @@ use usher_core::health::{EndpointState, PoolState};
 use usher_core::id::Id;
 use usher_core::probe::{ProbeId, ProbeOrder, ProbeResult};
 use usher_core::snapshot::Snapshot;
+use usher_core::time::Wall;
 use usher_edge::http::Plane;
 use usher_edge::resolve::Resolution;
 
@@ -53,6 +54,8 @@ pub(crate) struct Drive {
     pub(crate) ready: watch::Sender<bool>,
     /// Whether an endpoint is draining, which ends at a time of day.
     pub(crate) drains: bool,
+    /// When this process began: cookies of an earlier one are not counted.
+    pub(crate) began: Wall,
     /// Endpoints that are draining and were said to have no session left.
     pub(crate) deserted: BTreeSet<Id>,
     /// Sessions by endpoint, while they are being counted.
@@ -112,17 +115,20 @@ impl Drive {
         }
     }
 
-    /// Says of a draining endpoint once that nobody is left to wait for. Its state stays: cookies
-    /// that another node or an earlier process gave are not known here.
+    /// Says of a draining endpoint once that nobody whom this process knows is left to wait for.
+    /// Its state stays: cookies that another node or an earlier process gave are not known here. A
+    /// drain that an earlier process began ends with its time, and not a word is said before: the
+    /// sessions that it waits for are those that are not counted.
     fn tell_deserted(&mut self, sessions: &Counted) {
         let (snapshot, now) = (self.plane.snapshot(), crate::wall());
         let mut deserted = BTreeSet::new();
         for pool in snapshot.pools() {
-            for (ix, endpoint, _) in pool.endpoints() {
+            for (ix, endpoint, health) in pool.endpoints() {
                 let Some(left) = snapshot.drain_left(ix, now) else {
                     continue;
                 };
-                if sessions.contains_key(&endpoint.id) {
+                let older = health.drain.is_none_or(|drain| drain.began < self.began);
+                if older || sessions.contains_key(&endpoint.id) {
                     continue;
                 }
                 deserted.insert(endpoint.id);
@@ -131,7 +137,7 @@ impl Drive {
                     let address = place(&endpoint.address, endpoint.port);
                     let left = left.as_secs();
                     tracing::info!(
-                        "endpoint {pool}/{name} at {address}: drained: no session that this node gave is left, {left} s before the drain ends"
+                        "endpoint {pool}/{name} at {address}: no session that this process gave is left, {left} s before the drain ends"
                     );
                 }
             }

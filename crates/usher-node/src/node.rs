@@ -50,6 +50,9 @@ pub enum StartError {
     /// Certificates, authorities or keys that cannot be used.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Files(Vec<FileFault>),
+    /// The key of sessions cannot be made or used.
+    #[error("state_folder: {0}")]
+    Key(FileFault),
     /// A listener of the front cannot be opened.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -130,6 +133,7 @@ impl Node {
         version: &'static str,
         estate: Option<Estate>,
     ) -> Result<Node, StartError> {
+        let began = crate::wall();
         let pid_file = pid_file(process.pid_file.as_deref())?;
         let files = Files::load(&process, &catalog)?;
         let access_log = open_log(&process)?;
@@ -214,6 +218,7 @@ impl Node {
             resolutions,
             ready: tell_ready,
             drains: false,
+            began,
             deserted: BTreeSet::new(),
             counting: None,
         };
@@ -330,25 +335,25 @@ impl Node {
         }
         // From here on every new connection is the other's.
         heir.release();
-        let open = || self.plane.ledger().connections();
+        let open = || connections(self.plane.ledger().connections());
         tracing::info!(
-            "process {} serves from now on; {} connections open here, up to {handover_grace:?}",
+            "process {} serves from now on; {} open here, up to {handover_grace:?}",
             heir.pid(),
             open()
         );
         let hurried = async {
             hurry().await;
-            tracing::info!("stopping: {} connections open, up to {grace:?}", open());
+            tracing::info!("stopping: {} open, up to {grace:?}", open());
             // Either way there is no time left after this.
             let _again = timeout(grace, hurry()).await;
         };
         let cut = tokio::select! {
             cut = drained => cut,
-            () = hurried => open(),
+            () = hurried => self.plane.ledger().connections(),
         };
         match cut {
             0 => tracing::info!("stopped: all connections ended"),
-            cut => tracing::warn!("time is over: {cut} connections cut"),
+            cut => tracing::warn!("time is over: {} cut", connections(cut)),
         }
         self.end();
     }
@@ -466,14 +471,14 @@ impl Node {
     pub async fn stop(self, now: impl Future<Output = ()>) {
         self.shared.begin_stop();
         let grace = self.process.shutdown.grace;
-        let open = || self.plane.ledger().connections();
-        tracing::info!("stopping: {} connections open, up to {grace:?}", open());
+        let open = || connections(self.plane.ledger().connections());
+        tracing::info!("stopping: {} open, up to {grace:?}", open());
         tokio::select! {
             cut = self.front.drain(grace) => match cut {
                 0 => tracing::info!("stopped: all connections ended"),
-                cut => tracing::warn!("grace over: {cut} connections cut"),
+                cut => tracing::warn!("grace over: {} cut", connections(cut)),
             },
-            () = now => tracing::warn!("second signal: {} connections cut", open()),
+            () = now => tracing::warn!("second signal: {} cut", open()),
         }
         self.end();
     }
@@ -496,6 +501,12 @@ fn drains(snapshot: &Snapshot) -> Vec<(Id, Wall)> {
     let endpoints = snapshot.pools().flat_map(|pool| pool.endpoints());
     let drains = endpoints.filter_map(|(_, view, health)| Some((view.id, health.drain?.began)));
     drains.collect()
+}
+
+/// A number of connections, in words.
+fn connections(count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} connection{plural}")
 }
 
 /// Says which database of places is looked into.
@@ -535,16 +546,15 @@ impl Files {
             .collect();
         let certificates = Certificates::load(&pairs);
         let clients = ClientConfigs::load(trust::profiles(catalog));
-        let keys = pins::keys(&process.seal, catalog);
-        match (certificates, clients, keys) {
-            (Ok(certificates), Ok(clients), Ok(keys)) => Ok(Files {
+        match (certificates, clients) {
+            (Ok(certificates), Ok(clients)) => Ok(Files {
                 certificates,
                 clients,
-                keys,
+                // Last: it may make a file, which only a node that serves is in need of.
+                keys: pins::keys(&process.seal, catalog).map_err(StartError::Key)?,
             }),
-            (certificates, clients, keys) => {
-                let keys = keys.err().map(|fault| vec![fault]);
-                let faults = [certificates.err(), clients.err(), keys];
+            (certificates, clients) => {
+                let faults = [certificates.err(), clients.err()];
                 Err(StartError::Files(
                     faults.into_iter().flatten().flatten().collect(),
                 ))

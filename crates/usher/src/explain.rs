@@ -30,7 +30,19 @@ use crate::{Ending, config, remote};
 #[command(group(clap::ArgGroup::new("decider").args(["config", "api"]).required(true)))]
 #[command(after_help = "Examples:
   usher explain --config usher.yaml https://shop.example.com/ --assume 'pool eu=critical'
-  USHER_TOKEN=... usher explain --api http://127.0.0.1:8788 https://shop.example.com/cart")]
+  USHER_TOKEN=... usher explain --api http://127.0.0.1:8788 https://shop.example.com/cart
+
+What --assume takes, any number of times:
+  pool eu=critical            or healthy, disabled
+  endpoint eu/a=down          or up, disabled, draining, pending
+  weight eu/a=0.2             0..1 in steps of 0.01
+  open eu/a=3                 requests under way; 'connections eu/a=3' the same of connections
+  session eu/a                the visitor has a session with it
+  rtt eu=45ms                 round trip of the probes of a pool
+  shed eu=20                  percent of requests that a pool sheds
+  country=KR                  where the visitor is
+  region=NEAS, node=SJC       where the node is, and its code
+  time=2026-12-01T10:00:00Z   the time of day")]
 pub(crate) struct Arguments {
     /// The request's URL
     #[arg(value_name = "URL")]
@@ -128,6 +140,10 @@ impl Counts for Around {
 impl Surroundings for Around {
     fn place(&self, client: IpAddr) -> Option<Place> {
         self.places.as_ref()?.place(client)
+    }
+
+    fn locates(&self) -> bool {
+        self.places.is_some()
     }
 
     fn sessions(&self) -> Arc<HashMap<Id, u64>> {

@@ -318,8 +318,17 @@ async fn take_in(node: &mut Node, file: &mut File) {
     }
     warn(&loaded);
     let places = loaded.places.map(|(_, places)| places);
+    let before = node.listening().to_vec();
     match node.apply(loaded.process, loaded.catalog, places).await {
-        Ok(()) => tracing::info!("configuration applied"),
+        Ok(()) => {
+            let without = |all: &[Listening], others: &[Listening], what: &str| {
+                let changed = all.iter().filter(|one| !others.contains(one));
+                changed.for_each(|one| tracing::info!("{what} {one}"));
+            };
+            without(&before, node.listening(), "closed");
+            without(node.listening(), &before, "listening");
+            tracing::info!("configuration applied");
+        }
         Err(error) => rejected(&format!("{:#}", anyhow!(error))),
     }
 }

@@ -202,7 +202,9 @@ fn check_proxied(object: &Object<'_>) {
     const WHAT: &str = "false is the default and means the dns front, which is not built yet; \
                         only \"proxied: true\" is served";
     match object.get("proxied") {
-        None => object.absent("proxied").fault_at_key(WHAT),
+        None => object.absent("proxied").fault_at_key(
+            "is missing: write \"proxied: true\"; without it the dns front is meant, which is not built yet",
+        ),
         Some(proxied) => {
             if proxied.flag() == Some(false) {
                 proxied.fault(WHAT);
@@ -308,8 +310,8 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "load balancer lb: proxied false is the default and means the dns front, which is \
-                 not built yet; only \"proxied: true\" is served",
+                "load balancer lb: proxied is missing: write \"proxied: true\"; without it the dns front is \
+                 meant, which is not built yet",
                 "load balancer lb: default_pools must be a list, not text",
                 "load balancer lb: fallback_pool is missing",
                 "load balancer lb: random_steering.pool_weights.eu must be a number, not text",

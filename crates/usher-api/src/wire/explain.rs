@@ -31,6 +31,9 @@ pub trait Surroundings: Counts {
     /// Where the visitor at `client` is, if a database knows.
     fn place(&self, client: IpAddr) -> Option<Place>;
 
+    /// Whether there is a database that could know.
+    fn locates(&self) -> bool;
+
     /// How many sessions there are with each endpoint, by its id, where any are known. May take as
     /// long as looking at a million of them does.
     fn sessions(&self) -> Arc<HashMap<Id, u64>>;
@@ -178,6 +181,9 @@ impl Question {
         let assumed = snapshot.assume(&self.assume);
         let snapshot = assumed.map_err(|fault| vec![wrong("/assume", fault.to_string())])?;
         let draw = self.seed.unwrap_or(draw);
+        if matches!(&*self.method, "CONNECT" | "TRACE") {
+            return Ok(self.no_method(&snapshot, draw));
+        }
         let time = wall();
         let (location, whence) = self.location(&snapshot, around);
         let request = Request {
@@ -240,6 +246,18 @@ impl Question {
         Ok(answer)
     }
 
+    /// What the front answers before it asks where to send a request.
+    fn no_method(&self, snapshot: &Snapshot, draw: u64) -> Value {
+        let text = format!("{} is refused, whatever it asks for", self.method);
+        json!({
+            "outcome": "refuse", "status": 405, "reason": "method-not-allowed",
+            "load_balancer": null, "pool": null, "fallback": false, "endpoint": null, "retry": null,
+            "session": null, "room": null, "pools": [], "endpoints": [],
+            "steps": [{"step": "method", "text": text}],
+            "seed": draw, "revision": snapshot.revision(),
+        })
+    }
+
     /// Where the request is taken to be, and who says so.
     fn location<'a>(
         &self,
@@ -257,13 +275,15 @@ impl Question {
         let whence = match (assumed, found, country) {
             (Some(_), ..) => "by assumption",
             (None, Some(_), _) => "by the geo database",
-            (None, None, Some(_)) => "as the node is: no geo database knows the address",
-            (None, None, None) => "which nobody knows",
+            (None, None, _) if around.locates() => {
+                "that of the node: the geo database does not know the address"
+            }
+            (None, None, _) => "that of the node: no geo database is set",
         };
+        let shown = country.map_or("unknown".to_owned(), |country| country.to_string());
         let text = format!(
-            "the visitor at {} is in country {}, {whence}; the node is {}{}",
+            "country of the visitor at {}: {shown}, {whence}; the node is {}{}",
             self.client,
-            country.map_or("?".to_owned(), |country| country.to_string()),
             node.node,
             node.region.map_or_else(String::new, |region| format!(
                 " in region {}",

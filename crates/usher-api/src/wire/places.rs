@@ -133,10 +133,30 @@ impl Places {
             pointer: format!("{}{key}", place.pointer),
             at_key,
             inside: 0,
-            place: place.label,
+            place: place.label + &within(&key),
             message,
         }
     }
+}
+
+/// The way to what is inside a rule or a pool set, as the reader tells it: `rules[1].overrides: `.
+/// The field itself is named by the message.
+fn within(key: &str) -> String {
+    if !key.starts_with("/rules/") && !key.starts_with("/pool_sets/") {
+        return String::new();
+    }
+    let names: Vec<&str> = key.split('/').skip(1).collect();
+    // The list and the place in it, at least.
+    let parents = names.len().saturating_sub(1).max(2);
+    let mut way = String::new();
+    for name in &names[..parents.min(names.len())] {
+        match name.parse::<usize>() {
+            Ok(place) => way += &format!("[{place}]"),
+            Err(_) if way.is_empty() => way += name,
+            Err(_) => way += &format!(".{name}"),
+        }
+    }
+    way + ": "
 }
 
 /// Pointer of the field from its resource; empty for what is not a field of its own.

@@ -382,7 +382,7 @@ mod tests {
                 "/3/usher/transform/request_headers/0/remove load balancer lb: [3].usher.transform.request_headers[0].remove cannot stand together with set",
                 "/3/usher/transform/request_headers/1 load balancer lb: [3].usher.transform.request_headers[1] has neither set nor remove",
                 "/3/usher/transform/request_headers/2/value load balancer lb: [3].usher.transform.request_headers[2].value is missing",
-                "/3/usher/transform/request_headers/3/value load balancer lb: [3].usher.transform.request_headers[3].value \"{city}\": no variable \"city\": there are country, country_lower, region, region_lower, client, host, path, load_balancer, node, pool, endpoint",
+                "/3/usher/transform/request_headers/3/value load balancer lb: [3].usher.transform.request_headers[3].value \"{city}\": no variable \"city\": there are country, country_lower, region, region_lower, client, host, path, load_balancer, node, and in response headers pool, endpoint",
                 "/3/usher/transform/request_headers/4/value load balancer lb: [3].usher.transform.request_headers[4].value has no meaning beside remove",
                 "/3/usher/transform/path/to load balancer lb: [3].usher.transform.path.to is missing",
             ]

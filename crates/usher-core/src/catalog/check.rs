@@ -266,6 +266,12 @@ pub enum TlsField {
 /// What is wrong with a value. Its `Display` names the thing, the value and the limit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CatalogError {
+    /// A visitor is to be known by headers, and none is named.
+    #[error(
+        "session_affinity header needs session_affinity_attributes.headers: 1 to {} names",
+        super::AFFINITY_HEADERS_MAX
+    )]
+    AffinityHeaders,
     /// A number is too small or too large. Durations are in seconds.
     #[error("{what} {found} is outside {min}..{max}")]
     OutOfRange {

@@ -1,9 +1,11 @@
 //! What is allowed and probably not meant: said, and served all the same.
 
 use super::{
-    Affinity, AffinityField, AffinityMode, Balancer, Catalog, Field, Monitoring, Pool, PoolSetPart,
-    RulePart, Subject,
+    Affinity, AffinityAttributes, AffinityField, AffinityMode, AreaMap, Balancer, Catalog, Field,
+    Monitoring, Pool, PoolSetPart, Reference, RulePart, Subject,
 };
+use crate::region::{Country, CountryCode};
+use crate::rules::Overrides;
 use crate::rules::condition::FrontKind;
 use crate::steering::PoolSteering;
 
@@ -134,6 +136,39 @@ fn requests(balancer: &Balancer, warn: &mut dyn FnMut(Field, String)) {
         ttl,
         attributes,
     } = &balancer.affinity;
+    let rules = balancer.rules.as_written();
+    let by_rule = |what: &dyn Fn(&Overrides<Reference>) -> bool| {
+        rules
+            .iter()
+            .any(|rule| !rule.disabled && what(&rule.overrides))
+    };
+    let never = *mode == AffinityMode::None && !by_rule(&|rule| rule.affinity.is_some());
+    if never && ttl.is_some() {
+        let text = "session_affinity_ttl has no effect: session_affinity is none".to_owned();
+        warn(Field::Affinity(AffinityField::Ttl), text);
+    }
+    if never && *attributes != AffinityAttributes::default() {
+        let text = "session_affinity_attributes has no effect: session_affinity is none".to_owned();
+        warn(Field::Affinity(AffinityField::Headers), text);
+    }
+    let by_place = |steering| matches!(steering, PoolSteering::Geo | PoolSteering::Auto);
+    let asked = by_place(balancer.steering) || by_rule(&|rule| rule.steering.is_some_and(by_place));
+    if !balancer.areas.is_empty() && !asked {
+        let text = format!(
+            "the pools by place have no effect: steering {} does not look at them, geo does",
+            balancer.steering.name()
+        );
+        warn(Field::Steering, text);
+    }
+    for (place, (code, _)) in balancer.areas.countries.iter().enumerate() {
+        // What is no code at all is a fault.
+        if CountryCode::parse(code).is_some_and(|code| Country::find(code).is_none()) {
+            let text = format!("country {code:?} is not in ISO 3166-1: no visitor is there");
+            let map = AreaMap::Countries;
+            let pool = None;
+            warn(Field::Area { map, place, pool }, text);
+        }
+    }
     let ttl = ttl.unwrap_or(mode.ttl_default());
     if *mode != AffinityMode::None && !attributes.drain.is_zero() && attributes.drain < ttl {
         let text = format!(
@@ -164,8 +199,17 @@ fn requests(balancer: &Balancer, warn: &mut dyn FnMut(Field, String)) {
     }
     let geo = !balancer.areas.is_empty()
         && matches!(balancer.steering, PoolSteering::Geo | PoolSteering::Auto);
-    for (place, rule) in balancer.rules.as_written().iter().enumerate() {
+    for (place, rule) in rules.iter().enumerate() {
         let (number, name) = (place + 1, &rule.name);
+        let idle = rule.fixed_response.is_none()
+            && !rule.terminates
+            && rule.overrides == Overrides::default()
+            && rule.transform.is_empty();
+        if idle && !rule.disabled {
+            let text = format!("rule {number} ({name}) changes nothing");
+            let part = RulePart::Condition;
+            warn(Field::Rule { place, part }, text);
+        }
         if geo && rule.overrides.default_pools.is_some() {
             let text = format!(
                 "rule {number} ({name}) changes default_pools, which geo steering does not look at where a map has the place"
@@ -183,8 +227,37 @@ fn requests(balancer: &Balancer, warn: &mut dyn FnMut(Field, String)) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crate::sample::Sample;
-    use crate::steering::PoolSteering::Random;
+    use crate::steering::PoolSteering::{Geo, Random};
+
+    #[test]
+    fn settings_without_effect() {
+        let told = |steering| {
+            let sample = Sample::new().monitor("m").pool("eu", "m", "a");
+            let sample = sample.balancer("shop.example.com", steering, "eu", "eu");
+            let catalog = sample.with(|draft| {
+                let balancer = &mut draft.balancers[0];
+                balancer.affinity.ttl = Some(Duration::from_secs(3600));
+                balancer.affinity.attributes.drain = Duration::from_secs(60);
+                let eu = vec![balancer.fallback.clone()];
+                let countries = ["NL", "UK"].map(|code| (code.to_owned(), eu.clone()));
+                balancer.areas.countries = countries.into();
+            });
+            let warnings = catalog.catalog().warnings().into_iter();
+            warnings.map(|warning| warning.text).collect::<Vec<_>>()
+        };
+        let always = [
+            "session_affinity_ttl has no effect: session_affinity is none",
+            "session_affinity_attributes has no effect: session_affinity is none",
+            "country \"UK\" is not in ISO 3166-1: no visitor is there",
+        ];
+        assert_eq!(told(Geo), always);
+        let beside =
+            "the pools by place have no effect: steering random does not look at them, geo does";
+        assert_eq!(told(Random), [always[0], always[1], beside, always[2]]);
+    }
 
     #[test]
     fn each_warning() {

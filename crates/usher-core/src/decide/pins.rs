@@ -1,7 +1,9 @@
 //! Pins: whether a visitor has one that holds, and what becomes of it.
 
+use std::ops::ControlFlow;
+
 use super::Case;
-use crate::affinity::{Pin, PinKey, Pins, pin_key};
+use crate::affinity::{COOKIE, Pin, PinKey, Pins, pin_key};
 use crate::catalog::{AffinityMode, EndpointIx, PinFailover, PoolIx};
 use crate::decision::{Affinity, Attempt, Attempts, PinAction, PinChange, PinOutcome};
 use crate::snapshot::{Broken, Counts};
@@ -131,6 +133,9 @@ impl<C: Counts> Case<'_, C> {
         };
         match found {
             Ok(to) => format!("the session with {} is kept", member(*to)),
+            Err(Why::None) if self.presents_cookie() => format!(
+                "no session: the cookie {COOKIE} cannot be opened: it is damaged, of another load balancer, or sealed with a key that is not known here"
+            ),
             Err(Why::None) => "there is no session yet".to_owned(),
             Err(Why::Foreign) => "the session is of another load balancer".to_owned(),
             Err(Why::Expired) => "the session has expired".to_owned(),
@@ -158,6 +163,25 @@ impl<C: Counts> Case<'_, C> {
                 format!("pool {:?} sheds the session", self.pool_name(*pool))
             }
         }
+    }
+
+    /// Whether the request has the cookie of a session, whatever is in it.
+    fn presents_cookie(&self) -> bool {
+        let by_cookie = matches!(
+            self.plan.affinity,
+            AffinityMode::Cookie | AffinityMode::IpCookie
+        );
+        let named = |pair: &[u8]| {
+            let after = pair.trim_ascii_start().strip_prefix(COOKIE.as_bytes());
+            after.is_some_and(|after| after.starts_with(b"="))
+        };
+        let mut found = false;
+        self.request.headers.visit(&mut |name, line| {
+            found |=
+                name.eq_ignore_ascii_case(b"cookie") && line.split(|&byte| byte == b';').any(named);
+            ControlFlow::Continue(())
+        });
+        by_cookie && found
     }
 
     /// What becomes of a pinned request when its endpoint cannot be connected to. Where rules have

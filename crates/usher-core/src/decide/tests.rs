@@ -475,7 +475,7 @@ fn a_trace_says_what_happened() {
         .collect();
     assert_eq!(
         endpoints,
-        ["a false critical assumed", "b true healthy assumed"]
+        ["a false critical assumed", "b true healthy presumed"]
     );
 }
 

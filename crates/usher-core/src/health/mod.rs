@@ -80,6 +80,8 @@ pub enum EndpointReason {
     Unresolved,
     /// Its hostname does not resolve.
     UnknownHost,
+    /// Nobody was asked: without a running node what is monitored counts as healthy.
+    Presumed,
     /// Somebody asked what would be if.
     Assumed,
 }
@@ -93,11 +95,12 @@ impl EndpointReason {
             EndpointReason::Pending => "no result yet",
             EndpointReason::Probe(reason) => reason.as_str(),
             EndpointReason::Disabled => "disabled",
-            EndpointReason::Draining => "disabled, pins still hold",
+            EndpointReason::Draining => "disabled, sessions stay",
             EndpointReason::Drained => "drained",
             EndpointReason::PoolDisabled => "pool is disabled",
             EndpointReason::Unresolved => "hostname is not resolved yet",
             EndpointReason::UnknownHost => FailureReason::DnsUnknownHost.as_str(),
+            EndpointReason::Presumed => "presumed",
             EndpointReason::Assumed => "assumed",
         }
     }

@@ -235,10 +235,16 @@ impl Template {
                 .iter()
                 .find(|variable| variable.name() == name);
             let Some(&variable) = variable else {
-                let names: Vec<&str> = Variable::ALL.iter().map(|known| known.name()).collect();
-                return Err(format!(
-                    "no variable {name:?}: there are {}",
+                let late = |known: &&Variable| matches!(known, Variable::Pool | Variable::Endpoint);
+                let (late, early): (Vec<_>, Vec<_>) = Variable::ALL.iter().partition(late);
+                let names = |list: Vec<&Variable>| {
+                    let names: Vec<&str> = list.into_iter().map(|known| known.name()).collect();
                     names.join(", ")
+                };
+                return Err(format!(
+                    "no variable {name:?}: there are {}, and in response headers {}",
+                    names(early),
+                    names(late)
                 ));
             };
             if !plain.is_empty() {

@@ -31,8 +31,12 @@ impl Keys {
         if let Some(keys) = load(&path)? {
             return Ok(keys);
         }
-        make(folder, &path)
-            .map_err(|error| FileFault::new(&path, format!("cannot be made: {error}")))?;
+        make(folder, &path).map_err(|error| {
+            let what = format!(
+                "cannot be made: {error}; set state_folder to a folder that this user may write to, or set secrets.seal"
+            );
+            FileFault::new(&path, what)
+        })?;
         load(&path)?.ok_or_else(|| FileFault::new(&path, "was taken away while we started"))
     }
 }

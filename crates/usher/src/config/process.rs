@@ -178,7 +178,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Reads the sections of the process. Paths in them are relative to `folder`.
 pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
     let mut process = Process::default();
-    let mut taken = HashSet::new();
+    let mut taken = Vec::new();
     let section = |key, shape| {
         root.get(key)
             .and_then(|value: Cursor<'_>| value.object(shape))
@@ -230,7 +230,9 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
             *into = found.unwrap_or(*into);
         }
     }
-    process.pid_file = root.get("pid_file").and_then(|file| path(&file, folder));
+    process.pid_file = root
+        .get("pid_file")
+        .and_then(|file| path_to_write(&file, folder));
     if let Some(log) = root.get("access_log") {
         process.access_log = read_access_log(&log, folder);
     }
@@ -243,7 +245,7 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
     process.seal = match seal {
         Some(seal) => Seal::Secrets(read_seal(&seal)),
         None => {
-            let state = state.and_then(|state| path(&state, folder));
+            let state = state.and_then(|state| state_folder(&state, folder));
             Seal::Folder(state.unwrap_or_else(|| folder.join(STATE_FOLDER)))
         }
     };
@@ -294,20 +296,42 @@ pub(super) fn read_interval_min(root: &Object<'_>) -> Duration {
         .unwrap_or(Duration::from_secs(10))
 }
 
-fn read_listeners(list: Option<Cursor<'_>>, taken: &mut HashSet<SocketAddr>) -> Vec<SocketAddr> {
+fn read_listeners(list: Option<Cursor<'_>>, taken: &mut Vec<SocketAddr>) -> Vec<SocketAddr> {
     let items = list.iter().flat_map(Cursor::list);
     items
         .filter_map(|item| read_listener(&item, taken))
         .collect()
 }
 
-fn read_listener(item: &Cursor<'_>, taken: &mut HashSet<SocketAddr>) -> Option<SocketAddr> {
+fn read_listener(item: &Cursor<'_>, taken: &mut Vec<SocketAddr>) -> Option<SocketAddr> {
     let address = socket(item)?;
     // Port 0 takes another one each time.
-    if address.port() != 0 && !taken.insert(address) {
-        item.fault(format_args!("{address} is listed twice"));
+    if address.port() != 0 {
+        let other = taken
+            .iter()
+            .find(|&&other| covers(other, address) || covers(address, other));
+        match other {
+            Some(other) if *other == address => {
+                item.fault(format_args!("{address} is listed twice"));
+            }
+            Some(other) if covers(*other, address) => item.fault(format_args!(
+                "{address} is covered by {other}, which is listed, too"
+            )),
+            Some(other) => item.fault(format_args!(
+                "{address} covers {other}, which is listed, too"
+            )),
+            None => {}
+        }
+        taken.push(address);
     }
     Some(address)
+}
+
+/// Whether whoever listens at `wide` has the connections of `narrow`.
+fn covers(wide: SocketAddr, narrow: SocketAddr) -> bool {
+    // Our sockets of IPv6 take IPv4, too.
+    let all = wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4());
+    wide.port() == narrow.port() && (all || wide.ip() == narrow.ip())
 }
 
 fn read_certificate(item: &Cursor<'_>, folder: &Path) -> Option<KeyPair> {
@@ -342,7 +366,36 @@ fn path(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
     Some(folder.join(text))
 }
 
-fn read_api(api: &Object<'_>, taken: &mut HashSet<SocketAddr>) -> Option<Api> {
+/// A file that is going to be written: its folder is not made for it.
+fn path_to_write(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
+    let path = path(value, folder)?;
+    match path.parent() {
+        Some(parent) if !parent.is_dir() => {
+            value.fault(format_args!(
+                "{} is in a folder that does not exist",
+                path.display()
+            ));
+        }
+        _ if path.is_dir() => value.fault(format_args!("{} is a folder", path.display())),
+        _ => {}
+    }
+    Some(path)
+}
+
+/// A folder that is made when it is needed, with those above it.
+fn state_folder(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
+    let path = path(value, folder)?;
+    let mut above = path.ancestors();
+    // The first that is there: it must be a folder for the others to be made in.
+    if let Some(there) = above.find(|place| place.exists())
+        && !there.is_dir()
+    {
+        value.fault(format_args!("{} is not a folder", there.display()));
+    }
+    Some(path)
+}
+
+fn read_api(api: &Object<'_>, taken: &mut Vec<SocketAddr>) -> Option<Api> {
     let listen = api
         .need("listen")
         .and_then(|value| read_listener(&value, taken));
@@ -506,7 +559,7 @@ fn read_access_log(value: &Cursor<'_>, folder: &Path) -> Option<AccessLog> {
     let mut log = AccessLog::default();
     let object = value.object(&ACCESS_LOG)?;
     if let Some(target) = object.get("path").filter(|path| path.value() != "-") {
-        log.target = path(&target, folder).map_or(LogTarget::Stdout, LogTarget::File);
+        log.target = path_to_write(&target, folder).map_or(LogTarget::Stdout, LogTarget::File);
     }
     if let Some(format) = object.get("format") {
         let _ = format.word(&[("json", Word::Means(())), ("replay", Word::Unbuilt)]);

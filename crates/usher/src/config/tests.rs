@@ -95,7 +95,12 @@ fn everything_of_the_process_is_read() {
         "shutdown": {"grace": "0s", "handover_grace": "1h"}, "pid_file": "run/usher.pid",
         "access_log": {"path": "log/access.json", "query_strings": true}
     }"#;
-    let Loaded { process, .. } = load_in(Path::new("/etc/usher"), text).expect("JSON is YAML");
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    for made in ["run", "log"] {
+        std::fs::create_dir(folder.join(made)).expect("a folder");
+    }
+    let Loaded { process, .. } = load_in(folder, text).expect("JSON is YAML");
     assert_eq!(process.listen.http.len(), 2);
     let nets: Vec<_> = process
         .front
@@ -130,16 +135,75 @@ fn everything_of_the_process_is_read() {
     assert_eq!(process.ready_timeout, Duration::from_millis(250));
     assert_eq!(process.shutdown.grace, Duration::ZERO);
     assert_eq!(process.shutdown.handover_grace, Duration::from_secs(3600));
-    assert_eq!(
-        process.pid_file.as_deref(),
-        Some(Path::new("/etc/usher/run/usher.pid"))
-    );
+    assert_eq!(process.pid_file, Some(folder.join("run/usher.pid")));
     let log = process.access_log.expect("a log");
-    assert_eq!(
-        log.target,
-        LogTarget::File("/etc/usher/log/access.json".into())
-    );
+    assert_eq!(log.target, LogTarget::File(folder.join("log/access.json")));
     assert!(log.query_strings);
+}
+
+#[test]
+fn what_cannot_be_written_is_known_before_a_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "").expect("a file");
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    let place = folder.path().display();
+    for (text, fault) in [
+        (
+            "pid_file: no/usher.pid",
+            format!("1:11: pid_file {place}/no/usher.pid is in a folder that does not exist"),
+        ),
+        (
+            "access_log: {path: no/log}",
+            format!("1:20: access_log.path {place}/no/log is in a folder that does not exist"),
+        ),
+        (
+            "access_log: {path: folder}",
+            format!("1:20: access_log.path {place}/folder is a folder"),
+        ),
+        (
+            "state_folder: file/state",
+            format!("1:15: state_folder {place}/file is not a folder"),
+        ),
+    ] {
+        let told = load_in(folder.path(), text).expect_err("a fault");
+        assert_eq!(told, [format!("usher.yaml:{fault}")]);
+    }
+    load_in(folder.path(), "state_folder: folder/that/will/be/made").expect("valid");
+}
+
+#[test]
+fn listeners_that_take_from_each_other_are_a_fault() {
+    for (first, second, fault) in [
+        ("192.0.2.1:80", "192.0.2.1:80", Some("is listed twice")),
+        (
+            "0.0.0.0:80",
+            "127.0.0.1:80",
+            Some("is covered by 0.0.0.0:80, which is listed, too"),
+        ),
+        (
+            "127.0.0.1:80",
+            "0.0.0.0:80",
+            Some("covers 127.0.0.1:80, which is listed, too"),
+        ),
+        (
+            "[::]:80",
+            "127.0.0.1:80",
+            Some("is covered by [::]:80, which is listed, too"),
+        ),
+        (
+            "0.0.0.0:80",
+            "[::]:80",
+            Some("covers 0.0.0.0:80, which is listed, too"),
+        ),
+        ("0.0.0.0:80", "[::1]:80", None),
+        ("0.0.0.0:80", "127.0.0.1:81", None),
+        ("0.0.0.0:0", "127.0.0.1:0", None),
+    ] {
+        let text = format!("listen: {{http: [\"{first}\"]}}\napi: {{listen: \"{second}\"}}");
+        let expected =
+            fault.map(|fault| vec![format!("usher.yaml:2:15: api.listen {second} {fault}")]);
+        assert_eq!(load_here(&text).err(), expected, "{text}");
+    }
 }
 
 #[test]

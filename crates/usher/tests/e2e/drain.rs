@@ -111,8 +111,8 @@ fn the_grace_ends_what_does_not_end() {
     eventually("what the log says of it", || {
         let said = usher.stderr();
         [
-            "stopping: 1 connections open, up to 500ms",
-            "grace over: 1 connections cut",
+            "stopping: 1 connection open, up to 500ms",
+            "grace over: 1 connection cut",
         ]
         .iter()
         .all(|line| said.contains(line))

@@ -70,8 +70,16 @@ fn the_country_of_a_visitor_is_that_of_its_address() {
         ("192.0.2.1", "asia", "KR, by the geo database"),
         ("::ffff:192.0.2.1", "asia", "KR, by the geo database"),
         ("198.51.100.7", "america", "US, by the geo database"),
-        ("192.0.2.200", "elsewhere", "NL, as the node is"),
-        ("2001:db8::1", "elsewhere", "NL, as the node is"),
+        (
+            "192.0.2.200",
+            "elsewhere",
+            "NL, that of the node: the geo database does not know the address",
+        ),
+        (
+            "2001:db8::1",
+            "elsewhere",
+            "NL, that of the node: the geo database does not know the address",
+        ),
     ] {
         assert_eq!(from(&usher, client).text(), pool, "{client}");
         let question = json!({"url": format!("http://{HOST}/"), "from": client});

@@ -128,13 +128,25 @@ fn a_file_of_keys_that_cannot_be_used_is_never_replaced() {
         usher.expect_stderr(what);
         stays(&usher, &visitor);
         let started = usher.folder().run(&["run", "--config", "usher.yaml"]);
-        assert_eq!(started.code, 1, "{started:?}");
+        assert_eq!(started.code, 3, "{started:?}");
         assert!(started.stderr.contains(what), "{started:?}");
         assert_eq!(fs::read(&file).unwrap(), text, "left as it is");
     }
     fs::write(&file, whole).unwrap();
     usher.reload(&config);
     stays(&usher, &visitor);
+}
+
+#[test]
+fn a_folder_that_the_key_cannot_be_made_in_is_named_with_what_to_do() {
+    let (_endpoints, config) = pinned();
+    // Nobody makes a folder there.
+    let config = config.set(&["state_folder"], json!("/proc/usher"));
+    let ended = Folder::with(&config.text()).run(&["run", "--config", "usher.yaml"]);
+    assert_eq!(ended.code, 3, "{ended:?}");
+    for words in ["/proc/usher/seal.key", "set state_folder", "secrets.seal"] {
+        assert!(ended.stderr.contains(words), "{words}: {ended:?}");
+    }
 }
 
 #[test]

@@ -83,7 +83,8 @@ fn a_cookie_is_opened_for_an_explanation_too() {
     for wrong in [&cookie[..cookie.len() - 1], "__cflb=forged", "__cflb="] {
         for told in explained(&usher, json!({"Cookie": wrong}), &[]) {
             assert_eq!(told["session"]["kept"], false, "{told:#}");
-            assert_eq!(told["session"]["reason"], "there is no session yet");
+            let reason = told["session"]["reason"].as_str().unwrap();
+            assert!(reason.contains("__cflb cannot be opened"), "{reason}");
         }
     }
     for told in explained(
@@ -100,6 +101,31 @@ fn a_cookie_is_opened_for_an_explanation_too() {
         // The load balancer gives no time to drain.
         assert_eq!(told["session"]["kept"], false, "{told:#}");
         assert_eq!(told["endpoint"]["name"], "a", "{told:#}");
+    }
+}
+
+#[test]
+fn a_method_that_is_never_served_is_told_as_the_visitor_would_see_it() {
+    let (_endpoints, config) = two();
+    let usher = Usher::start(&config);
+    for method in ["CONNECT", "TRACE"] {
+        let question = json!({"url": url(), "method": method});
+        let told = result(&usher.api_post("/client/v4/usher/explain", &question));
+        assert_eq!(
+            (&told["outcome"], &told["status"]),
+            (&json!("refuse"), &json!(405))
+        );
+        assert_eq!(told["reason"], "method-not-allowed");
+        let args = [
+            "explain",
+            "--config",
+            "usher.yaml",
+            "--method",
+            method,
+            &url(),
+        ];
+        let ended = usher.folder().run(&args);
+        assert!(ended.stdout.contains("refuse with status 405"), "{ended:?}");
     }
 }
 
@@ -245,7 +271,7 @@ fn a_drain_goes_on_in_the_process_that_follows() {
     let (served, cookie) = ask(&mut usher.connect(), "");
     let cookie = format!("Cookie: {}\r\n", cookie.expect("a cookie"));
     let place = if served == "a" { "0" } else { "1" };
-    usher.reload(&config.set(
+    usher.reload(&config.clone().set(
         &["pools", "main", "origins", place, "enabled"],
         json!(false),
     ));
@@ -259,6 +285,16 @@ fn a_drain_goes_on_in_the_process_that_follows() {
     assert_eq!(ask(&mut usher.connect(), &cookie), (served.clone(), None));
     let after = left(&usher).expect("it still drains");
     assert!(after <= before, "from the same moment: {before}, {after}");
+    // The visitor's cookie is not among those that this process gave, so it says of nobody to be
+    // gone before the time is over.
+    let ending = json!({"drain_duration": 1});
+    let off = with(config, "session_affinity_attributes", ending).set(
+        &["pools", "main", "origins", place, "enabled"],
+        json!(false),
+    );
+    usher.reload(&off);
+    usher.expect_stderr("draining -> disabled: drained");
+    assert!(!usher.stderr().contains("is left,"), "{}", usher.stderr());
 }
 
 #[test]
@@ -274,7 +310,7 @@ fn the_end_of_a_drain_is_said() {
         .clone()
         .set(&["pools", "main", "origins", "1", "enabled"], json!(false));
     usher.reload(&lasting(&off, 600));
-    usher.expect_stderr("drained: no session that this node gave is left");
+    usher.expect_stderr("no session that this process gave is left");
     assert_eq!(
         usher.state_of("main/b"),
         "draining",

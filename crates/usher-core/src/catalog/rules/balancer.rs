@@ -250,14 +250,11 @@ fn attributes(
         at.fault(field(AffinityField::Failover), error);
     }
     let headers = &attributes.headers;
-    let least = usize::from(mode == AffinityMode::Header);
-    at.count(
-        field(AffinityField::Headers),
-        "headers",
-        headers.len(),
-        least,
-        AFFINITY_HEADERS_MAX,
-    );
+    let listed = field(AffinityField::Headers);
+    if mode == AffinityMode::Header && headers.is_empty() {
+        at.fault(listed, CatalogError::AffinityHeaders);
+    }
+    at.count(listed, "headers", headers.len(), 0, AFFINITY_HEADERS_MAX);
     let mut seen = BTreeSet::new();
     for (place, header) in headers.iter().enumerate() {
         let field = field(AffinityField::Header(place));
