@@ -271,6 +271,10 @@ fn a_drain_goes_on_in_the_process_that_follows() {
     let (served, cookie) = ask(&mut usher.connect(), "");
     let cookie = format!("Cookie: {}\r\n", cookie.expect("a cookie"));
     let place = if served == "a" { "0" } else { "1" };
+    eventually("the session is counted", || {
+        let pool = named(&usher.state()["pools"], "main").clone();
+        (named(&pool["endpoints"], &served)["sessions"] == 1).then_some(())
+    });
     usher.reload(&config.clone().set(
         &["pools", "main", "origins", place, "enabled"],
         json!(false),
