@@ -45,7 +45,7 @@ use super::settings::Settings;
 use super::tunnel;
 use super::upstream::Upstream;
 use super::websocket::Handshake;
-use super::worker::Worker;
+use super::worker::{Retry, Worker};
 use crate::http1::{
     BodyLength, EncodeFault, HeadLimits, Method, ResponseHead, end_head, write_field,
     write_framing, write_request_line,
@@ -139,6 +139,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         visitor,
         request_id,
         beside: None,
+        retry: None,
         report: Report::default(),
     };
     let end = exchange.decide(bench).await;
@@ -212,6 +213,9 @@ struct Exchange<'a, C: Client, F: RequestFields> {
     request_id: RequestId,
     /// Boxed, as most requests have nothing there and it would set the size of every connection.
     beside: Option<Box<Beside<'a>>>,
+    /// Taken from the budget until the second attempt is answered: how long a body, or a WebSocket,
+    /// then lasts is no matter of trying again.
+    retry: Option<Retry>,
     report: Report,
 }
 
@@ -281,7 +285,6 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     ) -> End {
         let (worker, view) = (self.worker, self.view);
         let _active = worker.active(view, balancer);
-        let mut retry = None;
         let (mut attempt, mut served) = (attempts.first, Served::First);
         loop {
             self.report.attempt = Some(attempt);
@@ -293,12 +296,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             };
             let Some(other) = attempts
                 .retry
-                .filter(|_| retry.is_none() && self.client.received() == 0)
+                .filter(|_| served == Served::First && self.client.received() == 0)
             else {
                 return self.refuse(failure.into()).await;
             };
-            retry = worker.retry(view, balancer);
-            if retry.is_none() {
+            self.retry = worker.retry(view, balancer);
+            if self.retry.is_none() {
                 return self.refuse(failure.into()).await;
             }
             (attempt, served) = (other, Served::Retry);
@@ -448,13 +451,14 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             answered: None,
             changes: (self.beside.as_ref()).map_or(&UNCHANGED, |beside| &beside.answer),
         };
-        let report = &mut self.report;
+        let (report, retry) = (&mut self.report, &mut self.retry);
         let ended = poll_fn(|cx| {
             let ended = pump.poll(cx);
             // At once, because the exchange may be cut before the end.
             if let Some((at, status)) = pump.answered {
                 report.upstream = Some(at - since);
                 report.status = status;
+                *retry = None;
             }
             ended
         })

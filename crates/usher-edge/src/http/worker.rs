@@ -145,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// Asks the retry budget of `balancer` for one second attempt, which lasts until the guard is
+    /// Asks the retry budget of `balancer` for one second attempt, which waits until the guard is
     /// dropped. Either answer is counted.
     #[must_use]
     pub fn retry(&self, view: &Rc<View>, balancer: BalancerIx) -> Option<Retry> {

@@ -71,6 +71,35 @@ fn h2load_loses_nothing() {
 }
 
 #[test]
+fn connections_over_http2_that_end_lose_nothing() {
+    let nginx = Nginx::over_http2(37);
+    let config = Config::serving([nginx.origin("a")])
+        .set(&["pools", "main", "usher"], json!({"http2": true}));
+    let usher = Usher::start(&config);
+    let count = if soak() { "100000" } else { "4000" };
+    let address = usher.address("http").to_string();
+    let url = format!("http://{HOST}:{}/small", usher.address("http").port());
+    let (clients, streams) = ("10", "10");
+    let report = run(
+        "h2load",
+        &[
+            "--requests",
+            count,
+            "--clients",
+            clients,
+            "--max-concurrent-streams",
+            streams,
+            "--connect-to",
+            &address,
+            &url,
+        ],
+    );
+    let all = format!("status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx");
+    assert!(report.contains(&all), "{report}");
+    println!("nginx ends a connection after 37 requests: {all}");
+}
+
+#[test]
 fn reloads_under_wrk_lose_nothing() {
     let (requests_min, reloads_min) = if soak() { (100_000, 50) } else { (3_000, 10) };
     let nginx = [Nginx::start(), Nginx::start()];

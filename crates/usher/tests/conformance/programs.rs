@@ -100,19 +100,28 @@ impl Nginx {
 
     /// On an address where one was before.
     pub fn start_on(address: SocketAddr) -> Self {
+        Self::launch(address, "", 100_000_000)
+    }
+
+    /// One that speaks HTTP/2, and ends a connection after so many requests.
+    pub fn over_http2(requests: u32) -> Self {
+        Self::launch(free_address(), " http2", requests)
+    }
+
+    fn launch(address: SocketAddr, protocol: &str, requests: u32) -> Self {
         let folder = TempDir::with_prefix("usher-nginx-").unwrap();
         let path = folder.path().display();
         let config = format!(
             "daemon off; worker_processes 1; pid {path}/pid; error_log stderr error;
             events {{ worker_connections 1024; }}
             http {{
-                access_log off; keepalive_requests 100000000; server_tokens off;
+                access_log off; keepalive_requests {requests}; server_tokens off;
                 client_body_temp_path {path}/body; proxy_temp_path {path}/proxy;
                 fastcgi_temp_path {path}/fastcgi; uwsgi_temp_path {path}/uwsgi;
                 scgi_temp_path {path}/scgi;
                 types {{ text/html html htm; text/plain txt; }} default_type text/plain;
                 server {{
-                    listen {address}; root /usr/share;
+                    listen {address}{protocol}; root /usr/share;
                     location /doc/ {{ autoindex on; gzip on; gzip_types text/plain; }}
                     location = /healthz {{ return 200 \"healthy\\n\"; }}
                     location = /small {{ return 200 \"{address}\\n\"; }}

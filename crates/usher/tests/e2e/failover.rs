@@ -255,3 +255,33 @@ fn the_retry_stays_in_its_pool() {
     assert_eq!(Usher::start(&config).get("/").status(), 521);
     assert!(alive.arrived().is_empty());
 }
+
+#[test]
+fn a_second_attempt_is_over_when_it_is_answered() {
+    let alive = Endpoint::scripted(|visit| {
+        while let Some(request) = visit.wire.request() {
+            if request.target() == "/hold" {
+                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nstart");
+                visit.wire.rest();
+                return;
+            }
+            visit.send(ok("alive"));
+        }
+    });
+    // Nearly every first attempt goes to the one that refuses.
+    let mut seldom = alive.origin("alive");
+    seldom["weight"] = json!(0.01);
+    let usher = Usher::start(&Config::serving([origin_at("dead", refusing()), seldom]));
+    let held: Vec<_> = (1..=8)
+        .map(|count| {
+            let mut wire = usher.connect();
+            wire.send(format!("GET /hold HTTP/1.1\r\nHost: {HOST}\r\n\r\n"));
+            assert_eq!(wire.bytes(12), b"HTTP/1.1 200", "request {count}");
+            wire
+        })
+        .collect();
+    // More than the budget ever allows at a time are under way, and each has its answer.
+    assert_eq!(usher.get("/").text(), "alive");
+    assert_eq!(usher.metric("usher_retries_denied_total"), 0.0);
+    drop(held);
+}

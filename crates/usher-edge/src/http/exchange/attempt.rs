@@ -21,8 +21,13 @@ use crate::http::upstream::{
 use crate::http::websocket::Handshake;
 use crate::http1::BodyLength;
 
-/// How often a request goes out again over HTTP/2.
+/// How often a request goes out again over HTTP/2 that may have been done.
 const REPEATS_MAX: u32 = 2;
+
+/// How often one goes out again that the endpoint said it left alone. Some end a connection after
+/// so many requests, and then a burst meets the end of one after the other: each takes as many as
+/// it still wants, so every turn gets further.
+const UNTOUCHED_REPEATS_MAX: u32 = 16;
 
 /// A reason is cut off after this.
 const COMPLAINT_CHARS_MAX: usize = 300;
@@ -147,12 +152,16 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 Ok(mut upstream) => self.pump(&mut upstream, &mut finished, since).await,
                 Err(_) => Ended::Silent { untouched: true },
             };
-            let again = match ended {
-                Ended::Silent { untouched: true } => true,
-                Ended::Silent { untouched: false } => reused && self.asked.method.is_idempotent(),
-                _ => false,
+            let repeats_max = match ended {
+                Ended::Silent { untouched: true } => UNTOUCHED_REPEATS_MAX,
+                Ended::Silent { untouched: false }
+                    if reused && self.asked.method.is_idempotent() =>
+                {
+                    REPEATS_MAX
+                }
+                _ => 0,
             };
-            if again && kept.is_whole() && repeats < REPEATS_MAX {
+            if kept.is_whole() && repeats < repeats_max {
                 repeats += 1;
                 continue;
             }
