@@ -15,6 +15,7 @@ from pathlib import Path
 
 HOST = "bench.example.com"
 ECHO_HOST = "echo.example.com"
+SESSIONS_HOST = "sessions.example.com"
 ECHO = Path(__file__).resolve().parent.parent / "target/release/examples/echo"
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -87,6 +88,7 @@ class Upstream(Server):
                 open_file_cache max=10; default_type text/plain;
                 server {{
                     listen 127.0.0.1:{self.port} backlog=4096; root {self.folder};
+                    listen 127.0.0.2:{self.port} backlog=4096;
                     location = /post {{ return 204; }}
                 }}
             }}""")
@@ -139,7 +141,13 @@ frontend front
     bind 127.0.0.1:{self.https} backlog 4096 ssl crt {certificate.both} alpn h2,http/1.1
     option forwardfor
     use_backend echo if {{ req.hdr(host) -m beg {ECHO_HOST} }}
+    use_backend sessions if {{ req.hdr(host) -m beg {SESSIONS_HOST} }}
     default_backend endpoints
+backend sessions
+    balance leastconn
+    cookie SERVED insert indirect nocache httponly
+    server a 127.0.0.1:{upstream.port} cookie a
+    server b 127.0.0.2:{upstream.port} cookie b
 backend echo
     server a 127.0.0.1:{echo.port}
 backend endpoints
@@ -166,6 +174,17 @@ class Nginx(Peer):
                 keepalive_requests 100000000;
                 upstream endpoints {{ server 127.0.0.1:{upstream.port}; keepalive 128;
                                       keepalive_requests 100000000; }}
+                upstream sessions {{ ip_hash; server 127.0.0.1:{upstream.port};
+                                     server 127.0.0.2:{upstream.port}; keepalive 128;
+                                     keepalive_requests 100000000; }}
+                server {{
+                    listen 127.0.0.1:{self.http}; server_name {SESSIONS_HOST};
+                    location / {{
+                        proxy_pass http://sessions; proxy_http_version 1.1;
+                        proxy_set_header Connection ""; proxy_set_header Host $host;
+                        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+                    }}
+                }}
                 server {{
                     listen 127.0.0.1:{self.http}; server_name {ECHO_HOST};
                     location / {{
@@ -203,6 +222,10 @@ class Usher(Peer):
     def configure(self, upstream, echo, certificate, logged):
         self.http, self.https, api = free_port(), free_port(), free_port()
         pools = [("main", upstream.port), ("echo", echo.port)]
+        both = [{"name": name, "address": address, "port": upstream.port}
+                for name, address in [("a", "127.0.0.1"), ("b", "127.0.0.2")]]
+        never = [{"name": f"rule {n}", "condition": f'http.request.uri.path contains "/never{n}"',
+                  "overrides": {"default_pools": ["main"]}} for n in range(10)]
         (self.folder / "usher.yaml").write_text(json.dumps({
             "listen": {"http": [f"127.0.0.1:{self.http}"], "https": [f"127.0.0.1:{self.https}"]},
             "certificates": [{"cert": str(certificate.chain), "key": str(certificate.key)}],
@@ -210,10 +233,15 @@ class Usher(Peer):
             "access_log": {"path": "access.log", "format": "json"},
             "zones": {"example.com": {}},
             "pools": {name: {"origins": [
-                {"name": "a", "address": "127.0.0.1", "port": port}]} for name, port in pools},
+                {"name": "a", "address": "127.0.0.1", "port": port}]} for name, port in pools}
+                | {"sessions": {"origins": both,
+                                "origin_steering": {"policy": "least_connections"}}},
             "load_balancers": {host: {
                 "proxied": True, "default_pools": [name], "fallback_pool": name}
-                for host, name in [(HOST, "main"), (ECHO_HOST, "echo")]},
+                for host, name in [(HOST, "main"), (ECHO_HOST, "echo")]}
+                | {SESSIONS_HOST: {
+                    "proxied": True, "default_pools": ["sessions"], "fallback_pool": "sessions",
+                    "session_affinity": "cookie", "rules": never}},
         }))
         self.start([str(self.binary), "run", "--config", "usher.yaml"], [self.http, self.https])
 

@@ -118,7 +118,11 @@ def most(peer, scenario, args, folder):
 def one_run(scenario, peer, seconds, folder, rate):
     peer.between_runs()
     address = f"127.0.0.1:{peer.https if scenario.tls else peer.http}"
-    host = proxies.ECHO_HOST if scenario.tool == "echo" else proxies.HOST
+    host = proxies.HOST
+    if scenario.tool == "echo":
+        host = proxies.ECHO_HOST
+    if scenario.sessions:
+        host = proxies.SESSIONS_HOST
     before = peer.cpu_seconds()
     measured = load.drive(scenario, address, host, seconds, folder, rate)
     used = peer.cpu_seconds() - before

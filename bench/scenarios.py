@@ -15,6 +15,8 @@ class Scenario:
     streams: int = 1  # HTTP/2 streams open at once on each connection
     body: int = 0  # bytes sent with each request
     rate: float = 0.0  # share of what haproxy can do at most; 0: as fast as it goes
+    sessions: bool = False  # two endpoints; haproxy: leastconn and a cookie, nginx: ip_hash, usher:
+    # least connections, a sealed cookie and ten rules. Every request is a visitor's first.
     logs: bool = False  # the peers write their access logs too
 
 
@@ -22,6 +24,7 @@ SCENARIOS = [
     Scenario("1 KiB, 64 connections", "/1k", 64),
     Scenario("1 KiB, 256 connections", "/1k", 256),
     Scenario("1 KiB, 64 connections, everybody logs", "/1k", 64, logs=True),
+    Scenario("1 KiB, 64 connections, sessions and rules", "/1k", 64, sessions=True),
     Scenario("64 KiB, 64 connections", "/64k", 64),
     Scenario("1 MiB, 16 connections", "/1m", 16),
     Scenario("POST 64 KiB, 64 connections", "/post", 64, body=64 * 1024),
