@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::programs::{Nginx, run};
+use crate::programs::{Nginx, h2load};
 use crate::soak;
 use crate::support::api::named;
 use crate::support::config::HOST;
@@ -32,23 +32,8 @@ fn follows(case: &str, usher: &Usher, level: &str, shares: &[(&str, f64)], clien
             "{case}: explain says {probability} of {name}, not {share}"
         );
     }
-    let count = requests().to_string();
-    let address = usher.address("http");
-    let url = format!("http://{HOST}:{}/small", address.port());
-    let report = run(
-        "h2load",
-        &[
-            "--h1",
-            "--requests",
-            &count,
-            "--clients",
-            clients,
-            "--connect-to",
-            &address.to_string(),
-            &url,
-        ],
-    );
-    assert!(report.contains(&format!("{count} succeeded")), "{report}");
+    let count = requests();
+    h2load(usher, "http", count, clients, &["--h1"]);
     let label = level.trim_end_matches('s');
     let counted = |name: &str| {
         usher.metric(&format!(

@@ -11,8 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::config::HOST;
 use crate::support::endpoint::origin_at;
-use crate::support::eventually;
+use crate::support::{Usher, eventually};
 
 /// The tree that nginx serves: real files of every size and kind, on every Debian.
 pub const DOCUMENTS: &str = "/usr/share/doc";
@@ -84,6 +85,40 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// So many requests for `/small` by h2load, on a listener of this kind. Each must be answered with a
+/// status of 200 to 299; its own summary of them.
+pub fn h2load(usher: &Usher, kind: &str, count: u32, clients: &str, more: &[&str]) -> String {
+    let (address, count) = (usher.address(kind), count.to_string());
+    let to = address.to_string();
+    let url = format!("{kind}://{HOST}:{}/small", address.port());
+    let basis = [
+        "--requests",
+        &count,
+        "--clients",
+        clients,
+        "--connect-to",
+        &to,
+    ];
+    let args: Vec<&str> = basis
+        .iter()
+        .chain(more)
+        .copied()
+        .chain([url.as_str()])
+        .collect();
+    let report = run("h2load", &args);
+    for whole in [
+        format!("{count} succeeded, 0 failed, 0 errored, 0 timeout"),
+        format!("status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx"),
+    ] {
+        assert!(report.contains(&whole), "{kind} {more:?}: {report}");
+    }
+    let mut lines = report.lines();
+    lines
+        .find(|line| line.starts_with("requests:"))
+        .expect("its summary")
+        .to_owned()
 }
 
 /// nginx with a configuration of its own, serving [`DOCUMENTS`] under `/doc/`.
