@@ -1,0 +1,53 @@
+//! The tables, and how an older store becomes one of today.
+//!
+//! Forward only: each step is one file of SQL that ends by naming its version, and all steps that a
+//! store lacks are one transaction. There is no way back; a build that meets a newer version
+//! touches nothing.
+
+use sqlx::{SqliteConnection, query, query_scalar, raw_sql};
+
+use crate::fault::Fault;
+
+/// `ushr`, in the header of the file: this database is one of ours.
+const APPLICATION: i64 = 0x7573_6872;
+
+/// The step to each version, from 1. A step that was released is never edited.
+const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+
+/// Refuses what is not ours or newer than us. Changes nothing.
+pub(super) async fn look(connection: &mut SqliteConnection) -> Result<(), Fault> {
+    let application = number(connection, "PRAGMA application_id").await?;
+    let version = number(connection, "PRAGMA user_version").await?;
+    let tables = number(connection, "SELECT count(*) FROM sqlite_schema").await?;
+    match (application, version, tables) {
+        (0, 0, 0) => Ok(()),
+        (APPLICATION, ..) if version > known() => Err(Fault::Newer {
+            found: version,
+            known: known(),
+        }),
+        (APPLICATION, 1.., _) => Ok(()),
+        _ => Err(Fault::Foreign(
+            "a database of another program is there".to_owned(),
+        )),
+    }
+}
+
+/// Takes the steps that the store lacks. Also fails if nothing can be written, with nothing to do.
+pub(super) async fn bring_up(connection: &mut SqliteConnection) -> Result<(), Fault> {
+    query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+    let version = number(connection, "PRAGMA user_version").await?;
+    let taken = usize::try_from(version).unwrap_or(STEPS.len());
+    for step in &STEPS[taken.min(STEPS.len())..] {
+        raw_sql(*step).execute(&mut *connection).await?;
+    }
+    query("COMMIT").execute(&mut *connection).await?;
+    Ok(())
+}
+
+fn known() -> i64 {
+    i64::try_from(STEPS.len()).expect("a handful")
+}
+
+async fn number(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64, Fault> {
+    Ok(query_scalar(sql).fetch_one(connection).await?)
+}
