@@ -32,15 +32,26 @@ pub(super) async fn look(connection: &mut SqliteConnection) -> Result<(), Fault>
     }
 }
 
-/// Takes the steps that the store lacks. Also fails if nothing can be written, with nothing to do.
+/// Takes the steps that the store lacks. Also fails if nothing can be written, with no step to take.
 pub(super) async fn bring_up(connection: &mut SqliteConnection) -> Result<(), Fault> {
     query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     let version = number(connection, "PRAGMA user_version").await?;
     let taken = usize::try_from(version).unwrap_or(STEPS.len());
-    for step in &STEPS[taken.min(STEPS.len())..] {
+    let lacking = &STEPS[taken.min(STEPS.len())..];
+    for step in lacking {
         raw_sql(*step).execute(&mut *connection).await?;
     }
-    query("COMMIT").execute(&mut *connection).await?;
+    // A file that is read-only begins a transaction like any other; only a write tells. Rolled
+    // back, so that a full disk does not stop whoever only wants to know what is there.
+    query("UPDATE meta SET revision = revision")
+        .execute(&mut *connection)
+        .await?;
+    let end = if lacking.is_empty() {
+        "ROLLBACK"
+    } else {
+        "COMMIT"
+    };
+    query(end).execute(&mut *connection).await?;
     Ok(())
 }
 
