@@ -48,7 +48,7 @@ pub struct Event {
     pub subject_name: String,
     /// Whether it is healthy since.
     pub healthy: Option<bool>,
-    /// Its endpoints.
+    /// Its endpoints, to be asked for.
     pub parts: Vec<EventPart>,
     /// The whole of it, as the API shows it, less the id.
     pub document: String,
@@ -68,8 +68,14 @@ pub struct EventPart {
 pub struct Recorded {
     /// Counts events of this store from 1, in the order in which they were told.
     pub id: u64,
-    /// What happened.
-    pub event: Event,
+    /// When it happened.
+    pub at: Stamp,
+    /// What sort.
+    pub kind: EventKind,
+    /// To whom: the pool.
+    pub subject: Id,
+    /// The whole of it, as it was told.
+    pub document: String,
 }
 
 /// Which events. The default is the newest hundred.

@@ -26,7 +26,7 @@ const CHANGES: u32 = 10_000;
 /// The change after whose answer the process is killed. In between it is at some point or other.
 const KILLS: [u32; 6] = [1, 137, 2_009, 4_500, 6_111, 9_001];
 
-const WRITERS: u32 = 16;
+const WRITERS: u32 = 64;
 
 /// A kill leaves up to a number for each writer out.
 const NUMBERS: u32 = CHANGES + WRITERS * KILLS.len() as u32;
@@ -74,7 +74,7 @@ async fn check(kept: &Kept, acknowledged: &[u32]) {
     assert_eq!(state.revision().0, pools as u64);
     let counted = state.find(Kind::Monitor, id(COUNTER));
     assert_eq!(
-        counted.map_or(0, |counter| counter.name.parse().unwrap()),
+        counted.map_or(0, |counter| counter.name.parse().expect("a number")),
         pools
     );
     // Newest first, each row once, and each found what the one before it left.
@@ -150,7 +150,11 @@ async fn write_until_killed(path: std::path::PathBuf) {
     // The system has taken the lock away from who was killed: nothing to be patient for.
     let store: Arc<dyn Store> = Arc::new(store.await.expect("opens"));
     let state = store.state();
-    let number = |name: &str| name.trim_start_matches("pool-").parse::<u32>().unwrap();
+    let number = |name: &str| {
+        name.trim_start_matches("pool-")
+            .parse::<u32>()
+            .expect("a number")
+    };
     let last = state.all(Kind::Pool).map(|pool| number(&pool.name)).max();
     let next = Arc::new(AtomicU32::new(last.map_or(0, |last| last + 1)));
     let ends = std::env::var_os(ENDS).is_some();

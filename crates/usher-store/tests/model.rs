@@ -108,7 +108,7 @@ async fn together(store: &Arc<dyn Store>, model: &mut Model, now: &Intent, chang
     for task in tasks {
         answers.push(task.await.expect("no panic"));
     }
-    let turns = turns.lock().unwrap().clone();
+    let turns = turns.lock().expect("no panic").clone();
     assert_eq!(turns.len(), changes.len());
     for number in turns {
         assert_eq!(answers[number], model.change(now, &changes[number]));
@@ -126,7 +126,7 @@ async fn send(
     let (now, check_asks) = (intent.at.as_micros(), asks);
     let check = move |state: &State| {
         if let Some((number, turns)) = turn {
-            turns.lock().unwrap().push(number);
+            turns.lock().expect("no panic").push(number);
         }
         let mut ops = Vec::new();
         for ask in &check_asks {

@@ -13,7 +13,7 @@ use usher_core::id::Id;
 use super::load::{count, damaged, id, kind, revision, scope, signed, stamp};
 use crate::audit::{AuditItem, AuditQuery, AuditRow};
 use crate::change::Actor;
-use crate::event::{Event, EventKind, EventPart, EventQuery, Recorded};
+use crate::event::{EventKind, EventQuery, Recorded};
 use crate::fault::Fault;
 use crate::page::{PAGE_BYTES_MAX, PAGE_LEN_MAX, Page};
 use crate::resource::Revision;
@@ -201,37 +201,17 @@ async fn events_page(
 }
 
 async fn recorded(connection: &mut SqliteConnection, event: u64) -> Result<Recorded, Fault> {
-    let parts = query("SELECT name, healthy FROM event_parts WHERE event = ?1 ORDER BY position")
+    let row = query("SELECT at, kind, subject, document FROM events WHERE id = ?1")
         .bind(signed(event))
-        .fetch_all(&mut *connection)
+        .fetch_one(connection)
         .await?;
-    let part = |row: &SqliteRow| {
-        Ok(EventPart {
-            name: row.try_get("name")?,
-            healthy: row.try_get("healthy")?,
-        })
-    };
-    let parts = parts.iter().map(part).collect::<Result<_, Fault>>()?;
-    let row = query(
-        "SELECT at, kind, account, subject, subject_name, healthy, document FROM events \
-         WHERE id = ?1",
-    )
-    .bind(signed(event))
-    .fetch_one(connection)
-    .await?;
     let kind = EventKind::parse(row.try_get("kind")?);
     Ok(Recorded {
         id: event,
-        event: Event {
-            at: stamp(&row, "at")?,
-            kind: kind.ok_or_else(|| damaged("kind"))?,
-            account: id(&row, "account")?,
-            subject: id(&row, "subject")?,
-            subject_name: row.try_get("subject_name")?,
-            healthy: row.try_get("healthy")?,
-            parts,
-            document: row.try_get("document")?,
-        },
+        at: stamp(&row, "at")?,
+        kind: kind.ok_or_else(|| damaged("kind"))?,
+        subject: id(&row, "subject")?,
+        document: row.try_get("document")?,
     })
 }
 
