@@ -180,7 +180,8 @@ async fn events_page(
         .rows(
             connection,
             concat!(
-                "SELECT id, octet_length(document) AS bytes FROM events WHERE ",
+                "SELECT id, (SELECT octet_length(document) FROM event_documents \
+                 WHERE event = events.id) AS bytes FROM events WHERE ",
                 events_filter!(),
                 " AND (?10 IS NULL OR id < ?10) ORDER BY id DESC LIMIT ?11 OFFSET ?12"
             ),
@@ -201,10 +202,13 @@ async fn events_page(
 }
 
 async fn recorded(connection: &mut SqliteConnection, event: u64) -> Result<Recorded, Fault> {
-    let row = query("SELECT at, kind, subject, document FROM events WHERE id = ?1")
-        .bind(signed(event))
-        .fetch_one(connection)
-        .await?;
+    let row = query(
+        "SELECT at, kind, subject, document FROM events \
+         JOIN event_documents ON event = id WHERE id = ?1",
+    )
+    .bind(signed(event))
+    .fetch_one(connection)
+    .await?;
     let kind = EventKind::parse(row.try_get("kind")?);
     Ok(Recorded {
         id: event,

@@ -38,8 +38,8 @@ pub(super) async fn events(
 
 async fn insert(connection: &mut SqliteConnection, event: &Event) -> Result<i64, Fault> {
     let inserted = query(
-        "INSERT INTO events (at, kind, account, subject, subject_name, healthy, document) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO events (at, kind, account, subject, subject_name, healthy) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )
     .bind(event.at.as_micros())
     .bind(event.kind.name())
@@ -47,10 +47,14 @@ async fn insert(connection: &mut SqliteConnection, event: &Event) -> Result<i64,
     .bind(event.subject.to_bytes().to_vec())
     .bind(&event.subject_name)
     .bind(event.healthy)
-    .bind(&event.document)
     .execute(&mut *connection)
     .await?;
     let id = inserted.last_insert_rowid();
+    query("INSERT INTO event_documents (event, document) VALUES (?1, ?2)")
+        .bind(id)
+        .bind(&event.document)
+        .execute(&mut *connection)
+        .await?;
     for (part, position) in event.parts.iter().zip(0_i64..) {
         query("INSERT INTO event_parts (event, position, name, healthy) VALUES (?1, ?2, ?3, ?4)")
             .bind(id)
@@ -131,4 +135,67 @@ pub(super) async fn secret(
         .await?;
     query("COMMIT").execute(connection).await?;
     Ok(Secret::new(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::event::{EventKind, EventPart};
+    use crate::sqlite::open;
+
+    #[tokio::test]
+    async fn what_is_too_old_goes_with_all_that_belongs_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = open::open(&folder.path().join("usher.db"), Duration::ZERO).await;
+        let mut database = opened.expect("opens").database;
+        let connection = database.connection().await.expect("connected");
+        let retention = Retention {
+            events_age: Duration::from_micros(10),
+            audit_age: Duration::from_micros(5),
+            ..Retention::default()
+        };
+        let told: Vec<Event> = [1, 2, 3].map(event).into();
+        events(connection, &told, &retention).await.expect("kept");
+        query(
+            "INSERT INTO audit (revision, at, actor, what) VALUES (1, 1, '', ''), (2, 8, '', '')",
+        )
+        .execute(&mut *connection)
+        .await
+        .expect("written");
+        // The age itself is not yet too old.
+        trim(connection, Stamp::from_micros(12), &retention)
+            .await
+            .expect("trimmed");
+        for (table, left) in [
+            ("SELECT count(*) FROM events", 2),
+            ("SELECT count(*) FROM event_documents", 2),
+            ("SELECT count(*) FROM event_parts", 2),
+            ("SELECT count(*) FROM audit", 1),
+        ] {
+            let count: i64 = query_scalar(table)
+                .fetch_one(&mut *connection)
+                .await
+                .expect("counted");
+            assert_eq!(count, left, "{table}");
+        }
+    }
+
+    fn event(micros: i64) -> Event {
+        let id = Id::from_bytes([1; Id::LEN]);
+        Event {
+            at: Stamp::from_micros(micros),
+            kind: EventKind::Health,
+            account: id,
+            subject: id,
+            subject_name: "eu".to_owned(),
+            healthy: Some(true),
+            parts: vec![EventPart {
+                name: "a".to_owned(),
+                healthy: Some(true),
+            }],
+            document: "{}".to_owned(),
+        }
+    }
 }

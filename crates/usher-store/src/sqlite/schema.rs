@@ -62,3 +62,26 @@ fn known() -> i64 {
 async fn number(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64, Fault> {
     Ok(query_scalar(sql).fetch_one(connection).await?)
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::ConnectOptions as _;
+    use sqlx::sqlite::SqliteConnectOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_step_names_its_version_and_whose_it_is() {
+        let options = SqliteConnectOptions::new().in_memory(true);
+        let mut connection = options.connect().await.expect("opens");
+        for (step, version) in STEPS.into_iter().zip(1..) {
+            raw_sql(step).execute(&mut connection).await.expect("taken");
+            let told = number(&mut connection, "PRAGMA user_version").await;
+            assert_eq!(told, Ok(version));
+        }
+        let told = number(&mut connection, "PRAGMA application_id").await;
+        assert_eq!(told, Ok(APPLICATION));
+        assert_eq!(look(&mut connection).await, Ok(()));
+        assert_eq!(bring_up(&mut connection).await, Ok(()));
+    }
+}

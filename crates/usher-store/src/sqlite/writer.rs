@@ -57,6 +57,8 @@ pub(super) struct Writer {
     due: Instant,
     /// Events could not be kept, and that was said.
     troubled: bool,
+    /// So could changes not be.
+    failing: bool,
 }
 
 impl Writer {
@@ -74,6 +76,7 @@ impl Writer {
             gathered: Vec::new(),
             due: Instant::now(),
             troubled: false,
+            failing: false,
         }
     }
 
@@ -159,7 +162,11 @@ impl Writer {
             Ok(outcomes) => outcomes,
             Err(fault) => {
                 self.database.disconnect().await;
-                tracing::warn!(place = %self.place, %fault, "changes could not be kept");
+                // Every caller is told; the log needs it once.
+                if !self.failing {
+                    tracing::warn!(place = %self.place, %fault, "changes cannot be kept");
+                }
+                self.failing = true;
                 vec![Err(fault); replies.len()]
             }
         };
@@ -176,6 +183,10 @@ impl Writer {
         let connection = self.database.connection().await?;
         let batch = order::carry_out(connection, &known, orders, &self.retention).await?;
         if let Some(state) = batch.state {
+            if self.failing {
+                tracing::info!(place = %self.place, "changes are kept again");
+            }
+            self.failing = false;
             self.shared.state.send_replace(Arc::new(state));
         }
         Ok(batch.outcomes)

@@ -72,7 +72,8 @@ CREATE TABLE repeats (
 
 CREATE INDEX repeats_at ON repeats (at);
 
--- AUTOINCREMENT: the id of an event that is gone never comes again.
+-- AUTOINCREMENT: the id of an event that is gone never comes again. The documents stand apart, so
+-- that looking for events does not read what they say.
 CREATE TABLE events (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     at           INTEGER NOT NULL,
@@ -80,12 +81,15 @@ CREATE TABLE events (
     account      BLOB NOT NULL CHECK (length(account) = 16),
     subject      BLOB NOT NULL CHECK (length(subject) = 16),
     subject_name TEXT NOT NULL,
-    healthy      INTEGER,
-    document     TEXT NOT NULL
+    healthy      INTEGER
 ) STRICT;
 
 CREATE INDEX events_at ON events (at);
-CREATE INDEX events_subject ON events (subject, id);
+
+CREATE TABLE event_documents (
+    event    INTEGER PRIMARY KEY REFERENCES events (id) ON DELETE CASCADE,
+    document TEXT NOT NULL
+) STRICT;
 
 CREATE TABLE event_parts (
     event    INTEGER NOT NULL REFERENCES events (id) ON DELETE CASCADE,
