@@ -5,11 +5,14 @@
 
 use std::fmt;
 
-use aws_lc_rs::{constant_time, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use serde_json::Value;
+use usher_core::id::Id;
+use usher_store::token::Digest;
+use usher_store::{Stamp, State};
 
 /// A secret that opens the API, and what it opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,8 +150,34 @@ pub struct Access {
 
 #[derive(Debug, Clone)]
 struct Holder {
-    digest: [u8; 32],
+    digest: Digest,
+    name: String,
     permissions: Vec<Permission>,
+    accounts: Vec<String>,
+}
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The token, where the store keeps it.
+    pub(crate) token: Option<Id>,
+    /// What the token is called.
+    pub(crate) name: String,
+    pub(crate) permissions: Vec<Permission>,
+    /// Accounts, by name, that it is limited to. Empty: all.
+    pub(crate) accounts: Vec<String>,
+    /// What was presented, to tell repeats and rates of different callers apart.
+    pub(crate) digest: Digest,
+}
+
+impl Caller {
+    pub(crate) fn reads(&self, product: Product) -> bool {
+        self.permissions.iter().any(|held| held.reads(product))
+    }
+
+    pub(crate) fn edits(&self, product: Product) -> bool {
+        self.permissions.iter().any(|held| held.edits(product))
+    }
 }
 
 /// Why a caller is turned away.
@@ -167,32 +196,66 @@ impl Access {
         let holders = tokens
             .iter()
             .map(|token| Holder {
-                digest: sha256(token.secret.expose()),
+                digest: Digest::of(token.secret.expose()),
+                name: token.name.clone(),
                 permissions: token.permissions.clone(),
+                accounts: token.accounts.clone(),
             })
             .collect();
         Access { holders }
     }
 
-    /// Whether the caller with these headers may look at `product`.
+    /// Who calls with these headers: a token of the file, or one that `state` keeps.
     ///
     /// # Errors
-    /// Why not.
-    pub fn read(&self, headers: &HeaderMap, product: Product) -> Result<(), Denied> {
-        let presented = sha256(&credential(headers).ok_or(Denied::Missing)?);
+    /// Why nobody does.
+    pub(crate) fn caller(&self, headers: &HeaderMap, state: &State) -> Result<Caller, Denied> {
+        let digest = Digest::of(&credential(headers).ok_or(Denied::Missing)?);
         // Every holder is compared, so that the time does not tell which one came close.
-        let allowed = self.holders.iter().fold(false, |allowed, holder| {
-            let same = constant_time::verify_slices_are_equal(&holder.digest, &presented).is_ok();
-            allowed | (same && holder.permissions.iter().any(|held| held.reads(product)))
+        let declared = self.holders.iter().fold(None, |found, holder| {
+            if holder.digest.matches(&digest) {
+                Some(holder)
+            } else {
+                found
+            }
         });
-        if allowed { Ok(()) } else { Err(Denied::Wrong) }
+        let kept = state.holder(&digest, Stamp::now());
+        if let Some(holder) = declared {
+            return Ok(Caller {
+                token: None,
+                name: holder.name.clone(),
+                permissions: holder.permissions.clone(),
+                accounts: holder.accounts.clone(),
+                digest,
+            });
+        }
+        let kept = kept.map_err(|_| Denied::Wrong)?;
+        let document: Value = serde_json::from_str(&kept.document).unwrap_or_default();
+        let mail = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let stored = document["email"].as_str();
+        if let (Some(stored), Some(sent)) = (stored, mail("x-auth-email"))
+            && !stored.eq_ignore_ascii_case(sent)
+        {
+            return Err(Denied::Wrong);
+        }
+        let texts = |key: &str| {
+            let list = document[key].as_array().into_iter().flatten();
+            list.filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let permissions = texts("permissions");
+        Ok(Caller {
+            token: Some(kept.id),
+            name: kept.name.clone(),
+            permissions: permissions
+                .iter()
+                .filter_map(|text| Permission::parse(text))
+                .collect(),
+            accounts: texts("accounts"),
+            digest,
+        })
     }
-}
-
-fn sha256(text: &str) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
-    bytes
 }
 
 /// The token of a request: Bearer, the password of Basic, `X-Auth-Key`, or the service key.
@@ -260,25 +323,29 @@ mod tests {
             ("x-auth-key", "root"),
             ("x-auth-user-service-key", "root"),
         ] {
-            let answer = access().read(&headers(name, value), Product::LoadBalancing);
-            assert_eq!(answer, Ok(()), "{name}: {value}");
+            let caller = access().caller(&headers(name, value), &State::default());
+            let caller = caller.unwrap_or_else(|denied| panic!("{name}: {value}: {denied:?}"));
+            assert_eq!(caller.name, "root");
+            assert!(caller.edits(Product::LoadBalancing));
         }
     }
 
     #[test]
     fn a_token_that_is_missing_wrong_or_short_of_permission_is_turned_away() {
-        let denied = |headers: &HeaderMap| access().read(headers, Product::LoadBalancing);
+        let denied = |headers: &HeaderMap| access().caller(headers, &State::default()).map(|_| ());
         assert_eq!(denied(&HeaderMap::new()), Err(Denied::Missing));
         for value in ["", "root", "Bearer", "Bearer ", "Digest root", "Basic !!"] {
             let answer = denied(&headers("authorization", value));
             assert_eq!(answer, Err(Denied::Missing), "{value:?}");
         }
-        for value in ["Bearer roo", "Bearer root2", "Bearer zones"] {
+        for value in ["Bearer roo", "Bearer root2"] {
             let answer = denied(&headers("authorization", value));
             assert_eq!(answer, Err(Denied::Wrong), "{value}");
         }
-        let zones = access().read(&headers("authorization", "Bearer zones"), Product::Zones);
-        assert_eq!(zones, Ok(()));
+        let zones = headers("authorization", "Bearer zones");
+        let zones = access().caller(&zones, &State::default()).expect("known");
+        assert!(zones.reads(Product::Zones) && !zones.edits(Product::Zones));
+        assert!(!zones.reads(Product::LoadBalancing));
     }
 
     #[test]

@@ -7,5 +7,8 @@ pub mod access;
 mod envelope;
 mod lengths;
 mod patient;
+mod rest;
 pub mod server;
 pub mod wire;
+
+pub use rest::{Assembler, Declared, Desired, account};

@@ -11,16 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest as _, Request, State};
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use http::{HeaderMap, StatusCode, Uri};
+use axum::routing::{any, get};
+use http::{StatusCode, Uri};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use usher_core::affinity::Pins;
@@ -31,15 +30,15 @@ use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::Mono;
 
-use crate::access::{Access, Product};
-use crate::envelope::{ApiError, success};
+use crate::access::Access;
+use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
-use crate::wire::explain::{Question, Surroundings, wall};
-use crate::wire::state::state;
+use crate::rest::{App, Desired};
+use crate::wire::explain::Surroundings;
 
 /// The largest body of a request.
-const BODY_MAX: usize = 1024 * 1024;
+pub(crate) const BODY_MAX: usize = 1024 * 1024;
 
 /// Connections at once; further ones wait in the listen queue.
 const CONNECTIONS_MAX: usize = 512;
@@ -52,6 +51,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the API may know of the node it speaks for.
 pub trait Control: Send + Sync + 'static {
+    /// What is declared, and where everything else is kept.
+    fn desired(&self) -> Arc<Desired>;
     /// What traffic is decided with right now, and the counts that go with it.
     fn view(&self) -> View;
     /// Who may call.
@@ -169,16 +170,15 @@ pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Out
 }
 
 fn router(control: Shared) -> Router {
-    let v4 = Router::new()
-        .route("/usher/state", get(usher_state))
-        .route("/usher/explain", post(usher_explain));
+    let app = Arc::new(App::new(Arc::clone(&control)));
+    let v4 = any(move |request| Arc::clone(&app).answer(request));
     Router::new()
-        .nest("/client/v4", v4)
+        .route("/client/v4/{*path}", v4)
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .fallback(no_route)
-        .method_not_allowed_fallback(|| async { ApiError::Method })
+        .method_not_allowed_fallback(|| async { ApiError::Method("GET".to_owned()) })
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
         .layer(middleware::from_fn(within_time))
         .layer(middleware::from_fn_with_state(
@@ -191,7 +191,7 @@ fn router(control: Shared) -> Router {
 /// A body that trickles ends the request.
 async fn within_time(request: Request<Body>, next: Next) -> Result<Response, Infallible> {
     let answer = tokio::time::timeout(BODY_TIMEOUT, next.run(request)).await;
-    Ok(answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response()))
+    Ok(answer.unwrap_or_else(|_| ApiError::BodyTooSlow.into_response()))
 }
 
 /// The last answer on its connection.
@@ -237,41 +237,8 @@ async fn metrics(State(control): State<Shared>) -> impl IntoResponse {
     ([(http::header::CONTENT_TYPE, kind)], text)
 }
 
-async fn usher_state(
-    State(control): State<Shared>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    control.access().read(&headers, Product::LoadBalancing)?;
-    let state = apart(move || {
-        let view = control.view();
-        let (version, uptime) = (control.version(), control.uptime());
-        state(&view.snapshot, &view, version, uptime, wall())
-    });
-    Ok(success(&state.await, &[]))
-}
-
 /// Does what may take a while beside the tasks of this thread, among which are the probes.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-}
-
-async fn usher_explain(
-    State(control): State<Shared>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    // Before the body: a stranger's is not waited for.
-    control
-        .access()
-        .read(request.headers(), Product::LoadBalancing)?;
-    let body = Bytes::from_request(request, &()).await;
-    let body = body.map_err(|_| ApiError::BodyTooLarge(BODY_MAX))?;
-    let body: Value =
-        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed(error.to_string()))?;
-    let question = Question::read(&body).map_err(ApiError::Invalid)?;
-    let view = control.view();
-    let answer = question.answer(&view.snapshot, &view, control.now(), control.draw());
-    answer
-        .map(|answer| success(&answer, question.notes()))
-        .map_err(ApiError::Invalid)
 }

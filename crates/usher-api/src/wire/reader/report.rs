@@ -28,6 +28,15 @@ pub struct Fault {
     pub message: String,
 }
 
+impl Fault {
+    /// Whether it is right as such, and only not served.
+    #[must_use]
+    pub fn is_unbuilt(&self) -> bool {
+        // The words that every refusal of a known and unbuilt part has, in this crate.
+        self.message.contains("not built yet")
+    }
+}
+
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", self.place, self.message)

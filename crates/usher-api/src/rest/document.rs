@@ -1,0 +1,161 @@
+//! What a resource looks like in answers: its fields, their order, their defaults.
+//!
+//! One table serves the echo of what a client sent and the description of the API, so the two
+//! cannot drift apart. A document is brought into this form once, when it is accepted, and kept
+//! byte for byte: every later answer repeats it.
+
+use serde_json::{Map, Value};
+
+/// One settable field.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// What is answered when it was not set, as JSON; empty: the field is absent then.
+    pub(crate) default: &'static str,
+    pub(crate) required: bool,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Text,
+    Number,
+    Whole,
+    Flag,
+    /// An object with these fields.
+    Object(&'static [Field]),
+    /// A list of objects with these fields.
+    Objects(&'static [Field]),
+    /// A list of texts.
+    Texts,
+    /// An object whose keys the writer chose; what it holds is described in words only.
+    Map,
+}
+
+/// A field that must be there.
+pub(crate) const fn required(name: &'static str, kind: Kind) -> Field {
+    Field {
+        name,
+        kind,
+        default: "",
+        required: true,
+    }
+}
+
+/// A field that may be left out.
+pub(crate) const fn optional(name: &'static str, kind: Kind, default: &'static str) -> Field {
+    Field {
+        name,
+        kind,
+        default,
+        required: false,
+    }
+}
+
+/// `value`, which passed every check, with its fields in their order, defaults filled in, and
+/// nothing else.
+pub(crate) fn canonical(value: &Map<String, Value>, fields: &[Field]) -> Map<String, Value> {
+    let mut whole = Map::new();
+    for field in fields {
+        let given = value.get(field.name).filter(|given| !given.is_null());
+        let kept = match given {
+            Some(given) => Some(inside(given, field.kind)),
+            None if field.default.is_empty() => None,
+            None => Some(default(field)),
+        };
+        if let Some(kept) = kept {
+            whole.insert(field.name.to_owned(), kept);
+        }
+    }
+    whole
+}
+
+fn default(field: &Field) -> Value {
+    let value = serde_json::from_str(field.default).expect("a default is JSON");
+    inside(&value, field.kind)
+}
+
+fn inside(value: &Value, kind: Kind) -> Value {
+    match (kind, value) {
+        (Kind::Object(fields), Value::Object(map)) => canonical(map, fields).into(),
+        (Kind::Objects(fields), Value::Array(items)) => {
+            let items = items.iter().map(|item| match item {
+                Value::Object(map) => canonical(map, fields).into(),
+                other => other.clone(),
+            });
+            items.collect()
+        }
+        // What an environment says is text, whatever is meant.
+        (Kind::Number | Kind::Whole | Kind::Flag, Value::String(text)) => {
+            serde_json::from_str(text).unwrap_or_else(|_| value.clone())
+        }
+        _ => value.clone(),
+    }
+}
+
+/// `kept` with the top-level fields of `patch` in place of its own; null takes one away.
+///
+/// `pool_sets` is the one field that null leaves as it was.
+pub(crate) fn patched(kept: &Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
+    let mut whole = kept.clone();
+    for (key, value) in patch {
+        match value {
+            Value::Null if key == "pool_sets" => {}
+            // Stays as null, so that a field that must be there is missed.
+            value => {
+                whole.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const INNER: &[Field] = &[
+        required("name", Kind::Text),
+        optional("weight", Kind::Number, "1"),
+    ];
+    const OUTER: &[Field] = &[
+        required("name", Kind::Text),
+        optional("port", Kind::Whole, "0"),
+        optional("ttl", Kind::Whole, ""),
+        optional("items", Kind::Objects(INNER), "[]"),
+        optional("one", Kind::Object(INNER), "{}"),
+        optional("map", Kind::Map, "{}"),
+    ];
+
+    fn canon(value: &Value) -> String {
+        Value::from(canonical(value.as_object().expect("an object"), OUTER)).to_string()
+    }
+
+    #[test]
+    fn fields_have_an_order_and_defaults_and_nothing_else_stays() {
+        let value = json!({"other": 1, "items": [{"weight": 0.5, "name": "a", "x": 1}, {"name": "b"}], "name": "n",
+                           "port": null, "map": {"z": 1, "a": 2}});
+        let text = canon(&value);
+        assert_eq!(
+            text,
+            r#"{"name":"n","port":0,"items":[{"name":"a","weight":0.5},{"name":"b","weight":1}],"one":{"weight":1},"map":{"z":1,"a":2}}"#
+        );
+        let again: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(canon(&again), text);
+    }
+
+    #[test]
+    fn a_patch_replaces_whole_fields() {
+        let kept = json!({"name": "n", "items": [1], "pool_sets": [2]});
+        let patch = json!({"items": [], "pool_sets": null, "name": null});
+        let (kept, patch) = (kept.as_object(), patch.as_object());
+        let whole = patched(kept.expect("an object"), patch.expect("an object"));
+        assert_eq!(
+            Value::from(whole),
+            json!({"name": null, "items": [], "pool_sets": [2]})
+        );
+    }
+}

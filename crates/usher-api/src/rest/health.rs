@@ -1,0 +1,91 @@
+//! The health of a pool, as this node sees it.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+use usher_core::health::EndpointState;
+use usher_core::snapshot::{EndpointHealth, PoolView, Snapshot};
+use usher_store::Kind;
+
+use super::resource::found;
+use super::{Call, Needs, Reply, Route};
+use crate::access::Product;
+use crate::envelope::ApiError;
+
+/// `GET path/health`.
+pub(crate) fn route(item: &str, prefix: &str) -> Route {
+    super::route(
+        Method::GET,
+        &format!("{item}/health"),
+        &format!("{prefix}get_pool_health"),
+        "Shows the health of its endpoints, by where it was looked at from",
+        Needs::Read(Product::LoadBalancing),
+        |call| Box::pin(async move { health(&call) }),
+    )
+}
+
+fn health(call: &Call) -> Result<Reply, ApiError> {
+    let shown = found(call, Kind::Pool)?;
+    let view = call.app.control.view();
+    let snapshot = &view.snapshot;
+    let pool = snapshot.catalog().pool_by_id(shown.id);
+    // A pool that was created a moment ago has not been looked at.
+    let pool = pool.map(|ix| snapshot.pool(ix));
+    let mut places = Map::new();
+    if let Some(pool) = &pool {
+        let origins: Vec<Value> = pool
+            .endpoints()
+            .map(|(_, endpoint, health)| json!({endpoint.address.to_string(): of_endpoint(health)}))
+            .collect();
+        let healthy = pool.usable && origins.iter().flat_map(Value::as_object).flatten().any(is_healthy);
+        places.insert(place(snapshot), json!({"healthy": healthy, "origins": origins}));
+    }
+    let id = shown.id.to_string();
+    Ok(Reply::result(&json!({
+        "pool_id": id,
+        "pop_health": places,
+        "usher": pool.map(|pool| of_pool(&pool)),
+    })))
+}
+
+fn is_healthy((_, origin): (&String, &Value)) -> bool {
+    origin["healthy"] == true
+}
+
+/// `Amsterdam, NL`.
+fn place(snapshot: &Snapshot) -> String {
+    let node = &snapshot.catalog().draft().node;
+    match (&node.city, &node.country) {
+        (Some(city), Some(country)) => format!("{city}, {country}"),
+        (Some(only), None) | (None, Some(only)) => only.clone(),
+        (None, None) => node.name.clone(),
+    }
+}
+
+fn of_endpoint(health: &EndpointHealth) -> Value {
+    let rtt = health.rtt.map(|rtt| {
+        let tenths = (rtt.as_secs_f64() * 1e4).round() / 10.0;
+        format!("{tenths}ms")
+    });
+    json!({
+        "healthy": health.state == EndpointState::Healthy,
+        "failure_reason": health.reason_shown().as_str(),
+        "response_code": health.status.unwrap_or(0),
+        "rtt": rtt,
+    })
+}
+
+fn of_pool(pool: &PoolView<'_>) -> Value {
+    let states = pool.endpoints().map(|(_, endpoint, health)| {
+        json!({"name": endpoint.name, "state": health.state.as_str()})
+    });
+    let states: Vec<Value> = states.collect();
+    let count = |state: &str| states.iter().filter(|it| it["state"] == state).count();
+    json!({
+        "state": pool.state.as_str(),
+        "reason": pool.reason.to_string(),
+        "usable": pool.usable,
+        "healthy": count("healthy"),
+        "critical": count("critical"),
+        "endpoints": states,
+    })
+}

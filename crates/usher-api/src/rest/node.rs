@@ -1,0 +1,51 @@
+//! The node itself: its state, its explanations, and the description of its API.
+
+use http::Method;
+use serde_json::Value;
+
+use super::{Call, Needs, Reply, Route, openapi, route};
+use crate::access::Product;
+use crate::envelope::ApiError;
+use crate::wire::explain::Question;
+use crate::wire::state::state;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let read = Needs::Read(Product::LoadBalancing);
+    vec![
+        route(Method::GET, "/usher/state", "get_state", "Shows the state of this node", read, |call| {
+            Box::pin(show(call))
+        }),
+        route(Method::POST, "/usher/explain", "explain", "Decides one request and says why", read, |call| {
+            Box::pin(explain(call))
+        }),
+        route(
+            Method::GET,
+            "/openapi.json",
+            "get_description",
+            "This description",
+            Needs::Nothing,
+            |_| Box::pin(async { Ok(Reply::Bare(openapi::document())) }),
+        ),
+    ]
+}
+
+async fn show(call: Call) -> Result<Reply, ApiError> {
+    // Beside the tasks of this thread, among which are the probes.
+    let shown = tokio::task::spawn_blocking(move || {
+        let control = &call.app.control;
+        let view = control.view();
+        state(&view.snapshot, &view, control.version(), control.uptime())
+    });
+    let shown = shown.await;
+    let shown = shown.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+    Ok(Reply::result(&shown))
+}
+
+async fn explain(call: Call) -> Result<Reply, ApiError> {
+    let body: Value = call.json()?;
+    let question = Question::read(&body).map_err(ApiError::Invalid)?;
+    let control = &call.app.control;
+    let view = control.view();
+    let answer = question.answer(&view.snapshot, &view, control.now(), control.draw());
+    answer.map(|answer| Reply::result(&answer)).map_err(ApiError::Invalid)
+}

@@ -1,0 +1,98 @@
+//! Parts that are named in the API and not there yet: refused by name, so that nobody waits for
+//! what will not come.
+
+use http::Method;
+
+use super::{Call, Needs, Pending, Route, route};
+use crate::access::Product;
+use crate::envelope::ApiError;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let mut all = Vec::new();
+    let notifications = [
+        ("/accounts/{account_id}/alerting/v3/policies", "notification_policy"),
+        (
+            "/accounts/{account_id}/alerting/v3/destinations/webhooks",
+            "webhook_destination",
+        ),
+    ];
+    for (path, noun) in notifications {
+        let needs = [
+            Needs::Read(Product::Notifications),
+            Needs::Edit(Product::Notifications),
+        ];
+        both(&mut all, path, noun, needs, notification);
+    }
+    let needs = [
+        Needs::Read(Product::LoadBalancing),
+        Needs::Edit(Product::LoadBalancing),
+    ];
+    both(&mut all, "/zones/{zone_id}/spectrum/apps", "spectrum_app", needs, spectrum);
+    all.push(route(
+        Method::POST,
+        "/usher/verdicts",
+        "report_verdict",
+        "Takes the verdict of a prober elsewhere (not built yet)",
+        Needs::Edit(Product::LoadBalancing),
+        |_| refuse("verdicts of other probers are not built yet: this node goes by its own probes"),
+    ));
+    for (base, prefix) in super::pools::BASES {
+        all.push(route(
+            Method::GET,
+            &format!("{base}/preview/{{preview_id}}"),
+            &format!("{prefix}get_preview"),
+            "Shows what a preview found (not built yet)",
+            Needs::Read(Product::LoadBalancing),
+            previews,
+        ));
+    }
+    all
+}
+
+/// `POST path/preview`.
+pub(crate) fn preview(item: &str, prefix: &str, noun: &str) -> Route {
+    route(
+        Method::POST,
+        &format!("{item}/preview"),
+        &format!("{prefix}preview_{noun}"),
+        "Runs probes without saving the monitor (not built yet)",
+        Needs::Edit(Product::LoadBalancing),
+        previews,
+    )
+}
+
+fn both(
+    all: &mut Vec<Route>,
+    path: &str,
+    noun: &str,
+    [read, edit]: [Needs; 2],
+    run: fn(Call) -> Pending,
+) {
+    let item = format!("{path}/{{{noun}_id}}");
+    let text = "Is not built yet";
+    for (method, path, verb, needs) in [
+        (Method::GET, path, "list", read),
+        (Method::POST, path, "create", edit),
+        (Method::GET, item.as_str(), "get", read),
+        (Method::PUT, item.as_str(), "replace", edit),
+        (Method::DELETE, item.as_str(), "delete", edit),
+    ] {
+        all.push(route(method, path, &format!("{verb}_{noun}"), text, needs, run));
+    }
+}
+
+fn previews(_: Call) -> Pending {
+    refuse("previews are not built yet: attach the monitor, and look at the health of the pool")
+}
+
+fn notification(_: Call) -> Pending {
+    refuse("notifications are not built yet: events tell what would be sent")
+}
+
+fn spectrum(_: Call) -> Pending {
+    refuse("the front for tcp and udp is not built yet")
+}
+
+fn refuse(what: &'static str) -> Pending {
+    Box::pin(async { Err(ApiError::Unbuilt(what.to_owned())) })
+}
