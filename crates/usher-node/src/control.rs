@@ -13,6 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
+use usher_api::Desired;
 use usher_api::access::Access;
 use usher_api::server::{Control, View};
 use usher_api::wire::explain::Surroundings;
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     plane: Arc<Plane>,
     version: &'static str,
     access: ArcSwap<Access>,
+    desired: ArcSwap<Desired>,
     ready: watch::Receiver<bool>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
@@ -55,6 +57,7 @@ impl Shared {
         plane: Arc<Plane>,
         version: &'static str,
         access: Access,
+        desired: Desired,
         ready: watch::Receiver<bool>,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
@@ -71,6 +74,7 @@ impl Shared {
             plane,
             version,
             access: ArcSwap::from_pointee(access),
+            desired: ArcSwap::from_pointee(desired),
             ready,
             stopping: AtomicBool::new(false),
             reloads,
@@ -81,6 +85,10 @@ impl Shared {
 
     pub(crate) fn admit(&self, access: Access) {
         self.access.store(Arc::new(access));
+    }
+
+    pub(crate) fn want(&self, desired: Desired) {
+        self.desired.store(Arc::new(desired));
     }
 
     pub(crate) fn begin_stop(&self) {
@@ -182,6 +190,10 @@ impl Control for Shared {
                 sessions: Arc::clone(&self.sessions),
             }),
         }
+    }
+
+    fn desired(&self) -> Arc<Desired> {
+        self.desired.load_full()
     }
 
     fn access(&self) -> Arc<Access> {

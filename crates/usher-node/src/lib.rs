@@ -14,12 +14,14 @@ mod pid_file;
 pub mod pins;
 pub mod settings;
 mod trust;
+mod wanted;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use usher_core::time::Wall;
 
 pub use node::{Listening, Node, Part, StartError};
+pub use wanted::Changes;
 
 /// What the clock on the wall shows.
 pub(crate) fn wall() -> Wall {

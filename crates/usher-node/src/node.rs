@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use usher_api::access::Access;
-use usher_api::server;
+use usher_api::{Declared, server};
 use usher_core::catalog::Catalog;
 use usher_core::engine::{Engine, Input, Known, Output};
 use usher_core::id::Id;
@@ -33,7 +33,8 @@ use usher_edge::http::{self, AccessLog, Front, ListenError, LogTarget, Parts, Pl
 use usher_edge::probe::{self, Prober};
 use usher_edge::resolve::{self, Addresses, Lookup};
 use usher_edge::seal::Keys;
-use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair};
+use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair, TrustProfile};
+use usher_store::StoreError;
 
 use crate::control::Shared;
 use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
@@ -42,6 +43,7 @@ use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
 use crate::pid_file::PidFile;
 use crate::settings::{self, Process};
+use crate::wanted::{Changes, Wanted};
 use crate::{pins, trust};
 
 /// Why a configuration cannot be put in force.
@@ -83,6 +85,15 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file names another store than the one that is open.
+    #[error("store.url changed: restart to use another store")]
+    StoreMoved,
+    /// What the file declares contradicts what the store keeps.
+    #[error("the file and the store contradict each other: {}", .0.join("; "))]
+    Contradiction(Vec<String>),
     /// The workers cannot be started.
     #[error(transparent)]
     Workers(#[from] http::StartError),
@@ -92,7 +103,10 @@ impl StartError {
     /// Whether the operator has to change the configuration, rather than the environment.
     #[must_use]
     pub const fn is_fault_of_configuration(&self) -> bool {
-        matches!(self, StartError::Files(_))
+        matches!(
+            self,
+            StartError::Files(_) | StartError::StoreMoved | StartError::Contradiction(_)
+        )
     }
 }
 
@@ -102,6 +116,9 @@ pub struct Node {
     plane: Arc<Plane>,
     front: Arc<Front>,
     process: Process,
+    wanted: Wanted,
+    /// The profiles whose files have been read.
+    trusted: BTreeSet<TrustProfile>,
     listeners: Listeners,
     listening: Vec<Listening>,
     catalogs: mpsc::Sender<NewCatalog>,
@@ -128,13 +145,17 @@ impl Node {
     /// What cannot be opened or read. Nothing stays open then.
     pub async fn start(
         process: Process,
-        catalog: Arc<Catalog>,
+        declared: Arc<Declared>,
         places: Option<Arc<Places>>,
         version: &'static str,
         estate: Option<Estate>,
     ) -> Result<Node, StartError> {
         let began = crate::wall();
         let pid_file = pid_file(process.pid_file.as_deref())?;
+        let mut wanted = Wanted::open(declared, process.store.clone()).await?;
+        let catalog = wanted.changed().map_err(StartError::Contradiction)?;
+        let catalog = catalog.expect("nothing has been seen yet");
+        let trusted = trust::profiles(&catalog);
         let files = Files::load(&process, &catalog)?;
         let access_log = open_log(&process)?;
         let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -224,7 +245,13 @@ impl Node {
         };
         tokio::spawn(drive.run(outputs));
 
-        let shared = Shared::new(Arc::clone(&plane), version, access(&process), ready.clone());
+        let shared = Shared::new(
+            Arc::clone(&plane),
+            version,
+            access(&process),
+            wanted.desired(),
+            ready.clone(),
+        );
         let api_open = watch::Sender::new(!follows);
         let api = match &process.api {
             Some(api) => {
@@ -241,6 +268,8 @@ impl Node {
             plane,
             front,
             process,
+            wanted,
+            trusted,
             listeners,
             listening: Vec::new(),
             catalogs,
@@ -315,6 +344,8 @@ impl Node {
             drains: drains(&self.plane.snapshot()),
             addresses,
         };
+        // Its place is one process's at a time; the other one waits for it.
+        self.wanted.release().await;
         Successor::start(program, estate)
     }
 
@@ -366,11 +397,12 @@ impl Node {
     pub async fn apply(
         &mut self,
         process: Process,
-        catalog: Arc<Catalog>,
+        declared: Arc<Declared>,
         places: Option<Arc<Places>>,
     ) -> Result<(), StartError> {
-        let prepared = self.prepare(&process, &catalog).await;
+        let prepared = self.prepare(&process, &declared).await;
         let prepared = prepared.inspect_err(|_| self.reload_rejected())?;
+        let catalog = prepared.catalog;
 
         self.plane.configure(front_settings(&process));
         self.plane.certify(prepared.files.certificates);
@@ -396,17 +428,67 @@ impl Node {
                 self.serve();
             }
         }
-        let (in_force, published) = oneshot::channel();
-        // The engine ends only with this node. Whoever hears that a configuration was applied may
-        // rely on it for the next request.
-        let _ended = self.catalogs.send(NewCatalog { catalog, in_force }).await;
-        let _ended = published.await;
+        self.wanted.declare(declared);
+        self.shared.want(self.wanted.desired());
+        self.trusted = trust::profiles(&catalog);
+        self.publish(catalog).await;
         self.process = process;
         self.listening = self.open_listeners();
         self.shared
             .reloads()
             .applied
             .fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Hands a catalog to the engine, and waits until traffic is decided by it. The engine bounds how
+    /// often that happens.
+    async fn publish(&self, catalog: Arc<Catalog>) {
+        let (in_force, published) = oneshot::channel();
+        // The engine ends only with this node. Whoever hears that a configuration was applied may
+        // rely on it for the next request.
+        let _ended = self.catalogs.send(NewCatalog { catalog, in_force }).await;
+        let _ended = published.await;
+    }
+
+    /// Tells when what the store keeps has changed: [`Node::refresh`] then.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        self.wanted.changes()
+    }
+
+    /// Puts in force what the store keeps now. Changes that come faster than the engine publishes
+    /// are put in force together.
+    ///
+    /// # Errors
+    /// What cannot be read, or contradicts the file. What was in force stays.
+    pub async fn refresh(&mut self) -> Result<(), StartError> {
+        let changed = self.wanted.changed().map_err(StartError::Contradiction)?;
+        let Some(catalog) = changed else {
+            return Ok(());
+        };
+        let profiles = trust::profiles(&catalog);
+        if !profiles.is_subset(&self.trusted) {
+            let clients = ClientConfigs::load(profiles.clone()).map_err(StartError::Files)?;
+            self.plane.trust(clients);
+            self.trusted = profiles;
+        }
+        if self.plane.keys().is_none() {
+            let keys = pins::keys(&self.process.seal, &catalog);
+            let keys = keys.map_err(|fault| StartError::Files(vec![fault]))?;
+            self.plane.seal_with(keys);
+        }
+        self.publish(catalog).await;
+        Ok(())
+    }
+
+    /// Takes the store back, after a process that was to take this one's place did not.
+    ///
+    /// # Errors
+    /// It cannot be opened; what it kept goes on to be served.
+    pub async fn reclaim_store(&mut self) -> Result<(), StartError> {
+        self.wanted.reclaim().await?;
+        self.shared.want(self.wanted.desired());
         Ok(())
     }
 
@@ -431,11 +513,16 @@ impl Node {
 
     /// Everything that may fail.
     async fn prepare(
-        &self,
+        &mut self,
         process: &Process,
-        catalog: &Arc<Catalog>,
-    ) -> Result<Changes, StartError> {
-        let files = Files::load(process, catalog)?;
+        declared: &Declared,
+    ) -> Result<Prospect, StartError> {
+        if process.store.as_ref() != self.wanted.place() {
+            return Err(StartError::StoreMoved);
+        }
+        let catalog = self.wanted.with(declared);
+        let catalog = catalog.map_err(StartError::Contradiction)?;
+        let files = Files::load(process, &catalog)?;
         let access_log = if process.access_log == self.process.access_log {
             None
         } else {
@@ -457,7 +544,8 @@ impl Node {
             Some(pid_file(process.pid_file.as_deref())?)
         };
         let listeners = self.listeners.prepare(&self.front, &process.listen)?;
-        Ok(Changes {
+        Ok(Prospect {
+            catalog,
             files,
             access_log,
             listeners,
@@ -480,6 +568,7 @@ impl Node {
             },
             () = now => tracing::warn!("second signal: {} cut", open()),
         }
+        self.wanted.release().await;
         self.end();
     }
 
@@ -517,7 +606,8 @@ fn tell(places: Option<&Places>) {
 }
 
 /// What a configuration changes, opened and not yet in force.
-struct Changes {
+struct Prospect {
+    catalog: Arc<Catalog>,
     files: Files,
     /// `None`: as before.
     access_log: Option<AccessLog>,

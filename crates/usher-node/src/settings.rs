@@ -12,6 +12,7 @@ use std::time::Duration;
 use usher_api::access::{Secret, Token};
 use usher_edge::http;
 use usher_edge::tls::KeyPair;
+use usher_store::Place;
 
 /// Everything that a node needs beside its catalog.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Process {
     pub seal: Seal,
     /// The control API. `None` (the default): no listener, no dashboard, no metrics.
     pub api: Option<Api>,
+    /// Where what the API creates is kept. `None` (the default): nothing can be created.
+    pub store: Option<Place>,
     /// One line for each finished request. `None`: none is written. Default: JSON to stdout.
     pub access_log: Option<AccessLog>,
     /// How the process ends.
@@ -54,6 +57,7 @@ impl Default for Process {
             front: http::Settings::default(),
             seal: Seal::default(),
             api: None,
+            store: None,
             access_log: Some(AccessLog::default()),
             shutdown: Shutdown::default(),
             pid_file: None,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use usher_node::handover::{Estate, HandoverError, Heir, Predecessor, Program, Successor};
 use usher_node::notify::Notify;
-use usher_node::{Listening, Node, StartError};
+use usher_node::{Changes, Listening, Node, StartError};
 
 use crate::terminal::say;
 use crate::watch::Watch;
@@ -123,7 +123,7 @@ async fn live(
     }
     let places = loaded.places.map(|(_, places)| places);
     let version = env!("CARGO_PKG_VERSION");
-    let started = Node::start(loaded.process, loaded.catalog, places, version, estate);
+    let started = Node::start(loaded.process, loaded.declared, places, version, estate);
     let mut node = started.await.map_err(start_failed)?;
     for listening in node.listening() {
         unless_said(say(format_args!("listening {listening}")));
@@ -136,6 +136,7 @@ async fn live(
     let mut successor: Option<Successor> = None;
     // Whether a signal that ends the process came already.
     let mut ended = false;
+    let mut changes = node.changes();
     let heir = loop {
         tokio::select! {
             () = node.ready(), if !ready => {
@@ -148,6 +149,11 @@ async fn live(
                 notify.ready();
                 if let Some(fd) = ready_fd && let Err(error) = tell_ready(fd) {
                     tracing::warn!(%error, fd, "--ready-fd cannot be written to");
+                }
+            }
+            () = changes.next(), if successor.is_none() => {
+                if let Err(error) = node.refresh().await {
+                    tracing::error!("{:#}; what was in force stays", anyhow!(error));
                 }
             }
             _ = calls.hangup.recv(), if successor.is_none() => {
@@ -166,13 +172,21 @@ async fn live(
                 (None, _) => refuse("there is no configuration file to start another process with"),
                 (Some(_), Some(other)) => refuse(&format!("process {} is coming up", other.pid())),
                 (Some(_), None) if !ready => refuse("this process is not ready itself"),
-                (Some((_, program)), None) => successor = hand_over(&node, program).await,
+                (Some((_, program)), None) => {
+                    successor = hand_over(&node, program).await;
+                    if successor.is_none() {
+                        changes = reclaim(&mut node).await;
+                    }
+                }
             },
             settled = settled(&mut successor) => {
                 successor = None;
                 match settled {
                     Ok(heir) => break Some(heir),
-                    Err(error) => failed(error),
+                    Err(error) => {
+                        failed(error);
+                        changes = reclaim(&mut node).await;
+                    }
                 }
             }
             () = ends.recv() => {
@@ -226,6 +240,14 @@ async fn hand_over(node: &Node, program: &Program) -> Option<Successor> {
         tracing::info!("hand-over to process {} begins", successor.pid());
     });
     started.map_err(failed).ok()
+}
+
+/// Goes on as the one that keeps what the API creates.
+async fn reclaim(node: &mut Node) -> Changes {
+    if let Err(error) = node.reclaim_store().await {
+        tracing::error!("{:#}; the API shows what was kept, and changes nothing", anyhow!(error));
+    }
+    node.changes()
 }
 
 async fn settled(successor: &mut Option<Successor>) -> Result<Heir, HandoverError> {
@@ -319,7 +341,7 @@ async fn take_in(node: &mut Node, file: &mut File) {
     warn(&loaded);
     let places = loaded.places.map(|(_, places)| places);
     let before = node.listening().to_vec();
-    match node.apply(loaded.process, loaded.catalog, places).await {
+    match node.apply(loaded.process, loaded.declared, places).await {
         Ok(()) => {
             let without = |all: &[Listening], others: &[Listening], what: &str| {
                 let changed = all.iter().filter(|one| !others.contains(one));

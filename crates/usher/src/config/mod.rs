@@ -19,6 +19,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use usher_api::Declared;
 use usher_api::wire::reader::{self, Cursor, Mode, Report};
 use usher_core::catalog::Catalog;
 use usher_edge::geo::Places;
@@ -34,6 +35,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) struct Loaded {
     /// What traffic is steered by.
     pub(crate) catalog: Arc<Catalog>,
+    /// The same, as the API shows it.
+    pub(crate) declared: Arc<Declared>,
     /// What belongs to the process.
     pub(crate) process: Process,
     /// Where visitors are, and the file that says so.
@@ -223,6 +226,7 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
     match check(&tree, source) {
         Ok(Checked {
             catalog,
+            declared,
             process,
             places,
             notes,
@@ -231,6 +235,7 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
             let warnings = Findings::new(source.name, list).lines().collect();
             Ok(Loaded {
                 catalog: Arc::new(catalog),
+                declared: Arc::new(declared),
                 process,
                 places,
                 warnings,
@@ -246,6 +251,7 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
 
 struct Checked {
     catalog: Catalog,
+    declared: Declared,
     process: Process,
     places: Option<(PathBuf, Arc<Places>)>,
     notes: Vec<reader::Fault>,
@@ -277,8 +283,10 @@ fn check(tree: &Node, source: &Source<'_>) -> Result<Checked, Vec<reader::Fault>
         Some(catalog) => {
             let odd = catalog.warnings();
             notes.extend(odd.iter().map(|warning| places.note(&draft, warning)));
+            let declared = Declared::new(draft, &json.value, source.name);
             Ok(Checked {
                 catalog,
+                declared,
                 process,
                 places: database,
                 notes,

@@ -13,6 +13,7 @@ use usher_edge::http::{Limits, Timeouts};
 use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
 use usher_edge::tls::KeyPair;
 use usher_node::settings::{AccessLog, Api, LogTarget, Process, Seal, Shutdown};
+use usher_store::Place;
 
 use super::quantity::{bytes, duration, network, socket};
 
@@ -34,13 +35,13 @@ pub(super) static ROOT: Shape = Shape {
         built("pid_file"),
         built("secrets"),
         built("state_folder"),
+        built("store"),
         built("zones"),
         built("monitors"),
         built("monitor_groups"),
         built("pools"),
         built("load_balancers"),
         unbuilt("nodes", &[]),
-        unbuilt("store", &[]),
         unbuilt("live_state", &["memory:"]),
         unbuilt("accounts", &[]),
         unbuilt("notifications", &["false"]),
@@ -151,9 +152,14 @@ static SECRETS: Shape = Shape {
     keys: &[built("seal")],
 };
 
+static STORE: Shape = Shape {
+    name: "store",
+    keys: &[built("url")],
+};
+
 /// The shape of every object of these sections, for the reference.
 #[cfg(test)]
-pub(super) const SHAPES: [&Shape; 13] = [
+pub(super) const SHAPES: [&Shape; 14] = [
     &ROOT,
     &NODE,
     &LISTEN,
@@ -167,6 +173,7 @@ pub(super) const SHAPES: [&Shape; 13] = [
     &ACCESS_LOG,
     &GEO,
     &SECRETS,
+    &STORE,
 ];
 
 /// Where state is kept unless the file says otherwise.
@@ -249,6 +256,14 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
             Seal::Folder(state.unwrap_or_else(|| folder.join(STATE_FOLDER)))
         }
     };
+    if let Some(url) = section("store", &STORE).and_then(|store| store.need("url"))
+        && let Some(text) = url.text()
+    {
+        match Place::parse(text, folder) {
+            Ok(place) => process.store = Some(place),
+            Err(fault) => url.fault(fault.to_string().trim_start_matches("store ")),
+        }
+    }
     process
 }
 
