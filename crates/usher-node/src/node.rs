@@ -152,9 +152,8 @@ impl Node {
     ) -> Result<Node, StartError> {
         let began = crate::wall();
         let pid_file = pid_file(process.pid_file.as_deref())?;
-        let mut wanted = Wanted::open(declared, process.store.clone()).await?;
-        let catalog = wanted.changed().map_err(StartError::Contradiction)?;
-        let catalog = catalog.expect("nothing has been seen yet");
+        let mut wanted = Wanted::open(Arc::clone(&declared), process.store.clone()).await?;
+        let catalog = wanted.with(&declared).map_err(StartError::Contradiction)?;
         let trusted = trust::profiles(&catalog);
         let files = Files::load(&process, &catalog)?;
         let access_log = open_log(&process)?;

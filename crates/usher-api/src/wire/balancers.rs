@@ -32,7 +32,7 @@ pub static LOAD_BALANCER: Shape = Shape {
         built("usher"),
         built("ttl"),
         unbuilt("location_strategy", &["pop", "proximity"]),
-        unbuilt("networks", &[]),
+        built("networks"),
         unbuilt("account", &["default"]),
         read_only("id"),
         read_only("created_on"),
@@ -110,6 +110,8 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
         None => (balancer.name, balancer.host) = host(&object.need_text("name")),
     }
     check_proxied(&object);
+    // Kept and shown again; nothing else comes of it.
+    super::texts(&object, "networks");
     balancer.description = object.text_or("description", "");
     balancer.enabled = object.flag_or("enabled", true);
     let pools = object.need("default_pools");

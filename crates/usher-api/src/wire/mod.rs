@@ -32,6 +32,13 @@ fn nowhere() -> Reference {
     }
 }
 
+/// Looks at a list of texts that is only shown again.
+fn texts(object: &reader::Object<'_>, key: &'static str) {
+    for item in object.get(key).iter().flat_map(reader::Cursor::list) {
+        let _ = item.text();
+    }
+}
+
 /// The shape of every object of the resources, for the reference.
 pub const SHAPES: [&reader::Shape; 27] = [
     &zones::ZONE,

@@ -28,9 +28,9 @@ pub static POOL: Shape = Shape {
         built("usher"),
         unbuilt("check_regions", &[]),
         unbuilt("health_sources", &[]),
-        unbuilt("notification_email", &[]),
+        built("notification_email"),
         unbuilt("notification_filter", &["false"]),
-        unbuilt("networks", &[]),
+        built("networks"),
         unbuilt("account", &["default"]),
         read_only("id"),
         read_only("created_on"),
@@ -179,6 +179,9 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
         let slow_start = usher.get("slow_start").and_then(|secs| secs.count(1, 3600));
         pool.slow_start = slow_start.map(|secs| Duration::from_secs(secs.into()));
     }
+    // Kept and shown again; nothing else comes of them.
+    let _ = object.text("notification_email");
+    super::texts(&object, "networks");
     let origins = object.need("origins");
     let origins = origins.iter().flat_map(Cursor::list);
     pool.endpoints = origins.map(|origin| read_origin(&origin, id)).collect();
