@@ -245,7 +245,10 @@ async fn hand_over(node: &Node, program: &Program) -> Option<Successor> {
 /// Goes on as the one that keeps what the API creates.
 async fn reclaim(node: &mut Node) -> Changes {
     if let Err(error) = node.reclaim_store().await {
-        tracing::error!("{:#}; the API shows what was kept, and changes nothing", anyhow!(error));
+        tracing::error!(
+            "{:#}; the API shows what was kept, and changes nothing",
+            anyhow!(error)
+        );
     }
     node.changes()
 }

@@ -16,9 +16,14 @@ pub(crate) fn routes() -> Vec<Route> {
         .into_iter()
         .map(|(base, prefix)| {
             let path = format!("{base}/load_balancing_analytics/events");
-            route(Method::GET, &path, &format!("{prefix}list_events"), told, read, |call| {
-                Box::pin(events(call))
-            })
+            route(
+                Method::GET,
+                &path,
+                &format!("{prefix}list_events"),
+                told,
+                read,
+                |call| Box::pin(events(call)),
+            )
         })
         .collect();
     all.push(route(
@@ -53,7 +58,11 @@ async fn events(call: Call) -> Result<Reply, ApiError> {
         ..EventQuery::default()
     };
     let Some(store) = &call.desired.store else {
-        return Ok(Reply::Result("[]".to_owned(), Vec::new(), Some(window.info(0, 0))));
+        return Ok(Reply::Result(
+            "[]".to_owned(),
+            Vec::new(),
+            Some(window.info(0, 0)),
+        ));
     };
     let page = store.events(query).await.map_err(ApiError::Store)?;
     let items: Vec<String> = page
@@ -82,7 +91,11 @@ fn audit(call: Call) -> Pending {
             ..AuditQuery::default()
         };
         let Some(store) = &call.desired.store else {
-            return Ok(Reply::Result("[]".to_owned(), Vec::new(), Some(window.info(0, 0))));
+            return Ok(Reply::Result(
+                "[]".to_owned(),
+                Vec::new(),
+                Some(window.info(0, 0)),
+            ));
         };
         let page = store.audit(query).await.map_err(ApiError::Store)?;
         let rows = page.rows.iter().map(|row| {
@@ -100,16 +113,24 @@ fn audit(call: Call) -> Pending {
         let rows: Vec<Value> = rows.collect();
         let total = usize::try_from(page.total).unwrap_or(usize::MAX);
         let info = window.info(rows.len(), total);
-        Ok(Reply::Result(Value::from(rows).to_string(), Vec::new(), Some(info)))
+        Ok(Reply::Result(
+            Value::from(rows).to_string(),
+            Vec::new(),
+            Some(info),
+        ))
     })
 }
 
 fn parsed(document: Option<&str>) -> Value {
-    document.map_or(Value::Null, |text| serde_json::from_str(text).unwrap_or_default())
+    document.map_or(Value::Null, |text| {
+        serde_json::from_str(text).unwrap_or_default()
+    })
 }
 
 fn text(call: &Call, name: &str) -> Option<String> {
-    call.query(name).filter(|text| !text.is_empty()).map(str::to_owned)
+    call.query(name)
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
 }
 
 fn moment(call: &Call, name: &str) -> Result<Option<Stamp>, ApiError> {

@@ -36,8 +36,16 @@ fn health(call: &Call) -> Result<Reply, ApiError> {
             .endpoints()
             .map(|(_, endpoint, health)| json!({endpoint.address.to_string(): of_endpoint(health)}))
             .collect();
-        let healthy = pool.usable && origins.iter().flat_map(Value::as_object).flatten().any(is_healthy);
-        places.insert(place(snapshot), json!({"healthy": healthy, "origins": origins}));
+        let healthy = pool.usable
+            && origins
+                .iter()
+                .flat_map(Value::as_object)
+                .flatten()
+                .any(is_healthy);
+        places.insert(
+            place(snapshot),
+            json!({"healthy": healthy, "origins": origins}),
+        );
     }
     let id = shown.id.to_string();
     Ok(Reply::result(&json!({
@@ -75,9 +83,9 @@ fn of_endpoint(health: &EndpointHealth) -> Value {
 }
 
 fn of_pool(pool: &PoolView<'_>) -> Value {
-    let states = pool.endpoints().map(|(_, endpoint, health)| {
-        json!({"name": endpoint.name, "state": health.state.as_str()})
-    });
+    let states = pool.endpoints().map(
+        |(_, endpoint, health)| json!({"name": endpoint.name, "state": health.state.as_str()}),
+    );
     let states: Vec<Value> = states.collect();
     let count = |state: &str| states.iter().filter(|it| it["state"] == state).count();
     json!({

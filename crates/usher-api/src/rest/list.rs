@@ -33,7 +33,10 @@ impl Window {
             },
         };
         const FAR: usize = u32::MAX as usize;
-        let (page, per_page) = (number("page", 1, FAR)?, number("per_page", 1, PER_PAGE_MAX)?);
+        let (page, per_page) = (
+            number("page", 1, FAR)?,
+            number("per_page", 1, PER_PAGE_MAX)?,
+        );
         let (offset, limit) = (number("offset", 0, FAR)?, number("limit", 1, PER_PAGE_MAX)?);
         if page.is_some() || per_page.is_some() {
             let (page, take) = (page.unwrap_or(1), per_page.unwrap_or(PER_PAGE));
@@ -61,7 +64,11 @@ impl Window {
     pub(crate) fn cut<T>(window: Option<Window>, all: Vec<T>) -> (Vec<T>, Value) {
         let total = all.len();
         let window = window.unwrap_or(Window::page(1, total.max(1)));
-        let part: Vec<T> = all.into_iter().skip(window.skip).take(window.take).collect();
+        let part: Vec<T> = all
+            .into_iter()
+            .skip(window.skip)
+            .take(window.take)
+            .collect();
         let info = window.info(part.len(), total);
         (part, info)
     }
@@ -100,6 +107,9 @@ mod tests {
         let (none, info) = Window::cut(Some(Window::page(9, 2)), vec![1]);
         assert_eq!((none, &info["count"]), (vec![], &json!(0)));
         let (_, info) = Window::cut(None, Vec::<u8>::new());
-        assert_eq!((&info["total_pages"], &info["per_page"]), (&json!(0), &json!(1)));
+        assert_eq!(
+            (&info["total_pages"], &info["per_page"]),
+            (&json!(0), &json!(1))
+        );
     }
 }

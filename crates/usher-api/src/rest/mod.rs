@@ -45,8 +45,8 @@ use crate::access::Product;
 use crate::envelope::{ApiError, envelope, ok};
 use crate::server::{BODY_MAX, Control};
 use crate::wire::reader::ACCOUNT;
-pub use desired::{Assembler, Declared, Desired, account};
 use desired::Whole;
+pub use desired::{Assembler, Declared, Desired, account};
 use document::Field;
 use rate::Rates;
 
@@ -183,7 +183,10 @@ impl App {
     }
 
     /// Answers one request under `/client/v4`.
-    pub(crate) async fn answer(self: Arc<App>, request: Request<Body>) -> Result<Response, ApiError> {
+    pub(crate) async fn answer(
+        self: Arc<App>,
+        request: Request<Body>,
+    ) -> Result<Response, ApiError> {
         // Before the body: a stranger's is not waited for.
         let (run, mut call) = self.admit(request.method(), request.uri(), request.headers())?;
         if !matches!(call.method, Method::GET | Method::DELETE) {
@@ -290,9 +293,7 @@ impl App {
     fn find(&self, path: &str) -> Vec<&Route> {
         let fixed = |route: &&Route| {
             let segments = route.path.split('/');
-            segments
-                .filter(|segment| !segment.starts_with('{'))
-                .count()
+            segments.filter(|segment| !segment.starts_with('{')).count()
         };
         let all = || {
             self.routes

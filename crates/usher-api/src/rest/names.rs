@@ -125,7 +125,10 @@ mod tests {
         });
         seen.sort_unstable();
         assert_eq!(seen, (1..=14).collect::<Vec<u8>>());
-        assert_eq!(document["random_steering"]["pool_weights"], json!({"p6x": 1}));
+        assert_eq!(
+            document["random_steering"]["pool_weights"],
+            json!({"p6x": 1})
+        );
         assert_eq!(document["name"], "p0");
     }
 }

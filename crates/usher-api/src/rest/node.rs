@@ -12,12 +12,22 @@ use crate::wire::state::state;
 pub(crate) fn routes() -> Vec<Route> {
     let read = Needs::Read(Product::LoadBalancing);
     vec![
-        route(Method::GET, "/usher/state", "get_state", "Shows the state of this node", read, |call| {
-            Box::pin(show(call))
-        }),
-        route(Method::POST, "/usher/explain", "explain", "Decides one request and says why", read, |call| {
-            Box::pin(explain(call))
-        }),
+        route(
+            Method::GET,
+            "/usher/state",
+            "get_state",
+            "Shows the state of this node",
+            read,
+            |call| Box::pin(show(call)),
+        ),
+        route(
+            Method::POST,
+            "/usher/explain",
+            "explain",
+            "Decides one request and says why",
+            read,
+            |call| Box::pin(explain(call)),
+        ),
         route(
             Method::GET,
             "/openapi.json",
@@ -47,5 +57,7 @@ async fn explain(call: Call) -> Result<Reply, ApiError> {
     let control = &call.app.control;
     let view = control.view();
     let answer = question.answer(&view.snapshot, &view, control.now(), control.draw());
-    answer.map(|answer| Reply::result(&answer)).map_err(ApiError::Invalid)
+    answer
+        .map(|answer| Reply::result(&answer))
+        .map_err(ApiError::Invalid)
 }

@@ -22,7 +22,8 @@ pub(crate) fn document() -> String {
     let mut paths = PathsBuilder::new();
     let envelope = RefOr::Ref(Ref::from_schema_name("Envelope"));
     for route in routes() {
-        let item = PathItemBuilder::new().operation(method(&route.method), operation(&route, &envelope));
+        let item =
+            PathItemBuilder::new().operation(method(&route.method), operation(&route, &envelope));
         paths = paths.path(route.path.clone(), item.build());
     }
     let token = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
@@ -32,13 +33,18 @@ pub(crate) fn document() -> String {
     let info = InfoBuilder::new()
         .title("Usher")
         .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Compatible with the Cloudflare v4 API, less what is answered 501"));
+        .description(Some(
+            "Compatible with the Cloudflare v4 API, less what is answered 501",
+        ));
     let all = OpenApiBuilder::new()
         .info(info)
         .servers(Some([ServerBuilder::new().url("/client/v4").build()]))
         .paths(paths)
         .components(Some(components.build()))
-        .security(Some([SecurityRequirement::new("token", Vec::<String>::new())]))
+        .security(Some([SecurityRequirement::new(
+            "token",
+            Vec::<String>::new(),
+        )]))
         .build();
     serde_json::to_string(&all).expect("a description is JSON")
 }
@@ -58,7 +64,9 @@ fn operation(route: &Route, envelope: &RefOr<Schema>) -> OperationBuilder {
         .operation_id(Some(route.operation.clone()))
         .summary(Some(route.summary));
     let names = route.path.split('/').filter_map(|segment| {
-        segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'))
+        segment
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
     });
     for name in names {
         let parameter = ParameterBuilder::new()
@@ -70,7 +78,9 @@ fn operation(route: &Route, envelope: &RefOr<Schema>) -> OperationBuilder {
     }
     if let Some(fields) = route.body {
         let needed = route.method != Method::PATCH;
-        let content = ContentBuilder::new().schema(Some(object(fields, needed))).build();
+        let content = ContentBuilder::new()
+            .schema(Some(object(fields, needed)))
+            .build();
         let body = RequestBodyBuilder::new()
             .content("application/json", content)
             .required(Some(Required::True));
@@ -85,7 +95,10 @@ fn operation(route: &Route, envelope: &RefOr<Schema>) -> OperationBuilder {
     };
     let responses = ResponsesBuilder::new()
         .response("200", answer("Done"))
-        .response("4XX", answer("Refused: errors says why, each with a pointer to its field"))
+        .response(
+            "4XX",
+            answer("Refused: errors says why, each with a pointer to its field"),
+        )
         .response("5XX", answer("Not built, or the store did not do it"));
     operation.responses(responses.build())
 }
@@ -102,7 +115,10 @@ fn described() -> Schema {
         .property("success", ObjectBuilder::new().schema_type(Type::Boolean))
         .property("errors", list.clone())
         .property("messages", list)
-        .property("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue))
+        .property(
+            "result",
+            ObjectBuilder::new().schema_type(SchemaType::AnyValue),
+        )
         .required("success")
         .required("errors")
         .required("messages")
@@ -166,7 +182,11 @@ mod tests {
         for route in routes() {
             let method = route.method.as_str().to_lowercase();
             let described = &document["paths"][&route.path][&method];
-            assert_eq!(described["operationId"], route.operation, "{method} {}", route.path);
+            assert_eq!(
+                described["operationId"], route.operation,
+                "{method} {}",
+                route.path
+            );
             assert_eq!(described["requestBody"].is_object(), route.body.is_some());
         }
     }

@@ -49,7 +49,8 @@ impl Resource for Pools {
     /// An endpoint is known again by its address, and keeps the time at which it was turned off.
     fn finish(document: &mut Map<String, Value>, before: Option<&Map<String, Value>>, at: Stamp) {
         let key = |origin: &Value| {
-            ["address", "port", "virtual_network_id"].map(|key| origin[key].to_string().to_lowercase())
+            ["address", "port", "virtual_network_id"]
+                .map(|key| origin[key].to_string().to_lowercase())
         };
         let old = before.and_then(|before| before.get("origins")?.as_array());
         let old: Vec<&Value> = old.into_iter().flatten().collect();

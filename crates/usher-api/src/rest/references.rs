@@ -57,7 +57,13 @@ fn entry(direction: &str, shown: &Shown) -> Value {
 /// What people know it by; a monitor has nothing but its description.
 pub(crate) fn name(shown: &Shown) -> String {
     let described = matches!(shown.kind, Kind::Monitor | Kind::MonitorGroup);
-    let description = described.then(|| shown.value().get("description")?.as_str().map(str::to_owned));
+    let description = described.then(|| {
+        shown
+            .value()
+            .get("description")?
+            .as_str()
+            .map(str::to_owned)
+    });
     description.flatten().unwrap_or_else(|| shown.name.clone())
 }
 

@@ -12,9 +12,14 @@ pub(crate) fn routes() -> Vec<Route> {
     let path = "/accounts/{account_id}/load_balancers/regions";
     let read = Needs::Read(Product::LoadBalancing);
     vec![
-        route(Method::GET, path, "list_regions", "Lists the regions", read, |call| {
-            Box::pin(async move { list(&call) })
-        }),
+        route(
+            Method::GET,
+            path,
+            "list_regions",
+            "Lists the regions",
+            read,
+            |call| Box::pin(async move { list(&call) }),
+        ),
         route(
             Method::GET,
             &format!("{path}/{{region_id}}"),

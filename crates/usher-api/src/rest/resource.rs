@@ -26,7 +26,11 @@ pub(crate) trait Resource: 'static {
     }
 
     /// Puts into an accepted document what no client sets.
-    fn finish(_document: &mut Map<String, Value>, _before: Option<&Map<String, Value>>, _at: Stamp) {
+    fn finish(
+        _document: &mut Map<String, Value>,
+        _before: Option<&Map<String, Value>>,
+        _at: Stamp,
+    ) {
     }
 
     /// Whether a list that asks for some only asks for this one.
@@ -47,27 +51,57 @@ pub(crate) fn routes<R: Resource>(path: &str, prefix: &str) -> Vec<Route> {
     let item = format!("{path}/{{{one}_id}}");
     let item = item.as_str();
     vec![
-        route(Method::GET, path, &name("list", many), "Lists all, oldest first", read, |call| {
-            Box::pin(async move { list::<R>(&call) })
-        }),
-        route(Method::POST, path, &name("create", one), "Creates one", edit, |call| {
-            Box::pin(write::write::<R>(call, Verb::Create))
-        })
+        route(
+            Method::GET,
+            path,
+            &name("list", many),
+            "Lists all, oldest first",
+            read,
+            |call| Box::pin(async move { list::<R>(&call) }),
+        ),
+        route(
+            Method::POST,
+            path,
+            &name("create", one),
+            "Creates one",
+            edit,
+            |call| Box::pin(write::write::<R>(call, Verb::Create)),
+        )
         .with_body(fields),
-        route(Method::GET, item, &name("get", one), "Shows one", read, |call| {
-            Box::pin(async move { get::<R>(&call) })
-        }),
-        route(Method::PUT, item, &name("replace", one), "Replaces one: what is not sent returns to its default", edit, |call| {
-            Box::pin(write::write::<R>(call, Verb::Replace))
-        })
+        route(
+            Method::GET,
+            item,
+            &name("get", one),
+            "Shows one",
+            read,
+            |call| Box::pin(async move { get::<R>(&call) }),
+        ),
+        route(
+            Method::PUT,
+            item,
+            &name("replace", one),
+            "Replaces one: what is not sent returns to its default",
+            edit,
+            |call| Box::pin(write::write::<R>(call, Verb::Replace)),
+        )
         .with_body(fields),
-        route(Method::PATCH, item, &name("edit", one), "Changes the fields that are sent", edit, |call| {
-            Box::pin(write::write::<R>(call, Verb::Edit))
-        })
+        route(
+            Method::PATCH,
+            item,
+            &name("edit", one),
+            "Changes the fields that are sent",
+            edit,
+            |call| Box::pin(write::write::<R>(call, Verb::Edit)),
+        )
         .with_body(fields),
-        route(Method::DELETE, item, &name("delete", one), "Deletes one that nothing refers to", edit, |call| {
-            Box::pin(write::write::<R>(call, Verb::Delete))
-        }),
+        route(
+            Method::DELETE,
+            item,
+            &name("delete", one),
+            "Deletes one that nothing refers to",
+            edit,
+            |call| Box::pin(write::write::<R>(call, Verb::Delete)),
+        ),
     ]
 }
 

@@ -33,30 +33,65 @@ pub(crate) fn routes() -> Vec<Route> {
         let item = format!("{path}/{{token_id}}");
         let name = |verb: &str| format!("{prefix}{verb}_token");
         all.extend([
-            route(Method::GET, &path, &format!("{prefix}list_tokens"), "Lists the tokens that are kept", read, |call| {
-                Box::pin(async move { list(&call) })
-            }),
-            route(Method::POST, &path, &name("create"), "Makes a token, and shows it once", edit, |call| {
-                Box::pin(write(call, Verb::Create))
-            })
+            route(
+                Method::GET,
+                &path,
+                &format!("{prefix}list_tokens"),
+                "Lists the tokens that are kept",
+                read,
+                |call| Box::pin(async move { list(&call) }),
+            ),
+            route(
+                Method::POST,
+                &path,
+                &name("create"),
+                "Makes a token, and shows it once",
+                edit,
+                |call| Box::pin(write(call, Verb::Create)),
+            )
             .with_body(fields::TOKEN),
-            route(Method::GET, &item, &name("get"), "Shows what a token may do", read, |call| {
-                Box::pin(async move { get(&call) })
-            }),
-            route(Method::PUT, &item, &name("replace"), "Changes what a token may do", edit, |call| {
-                Box::pin(write(call, Verb::Replace))
-            })
+            route(
+                Method::GET,
+                &item,
+                &name("get"),
+                "Shows what a token may do",
+                read,
+                |call| Box::pin(async move { get(&call) }),
+            ),
+            route(
+                Method::PUT,
+                &item,
+                &name("replace"),
+                "Changes what a token may do",
+                edit,
+                |call| Box::pin(write(call, Verb::Replace)),
+            )
             .with_body(fields::TOKEN),
-            route(Method::PATCH, &item, &name("edit"), "Changes the fields that are sent", edit, |call| {
-                Box::pin(write(call, Verb::Edit))
-            })
+            route(
+                Method::PATCH,
+                &item,
+                &name("edit"),
+                "Changes the fields that are sent",
+                edit,
+                |call| Box::pin(write(call, Verb::Edit)),
+            )
             .with_body(fields::TOKEN),
-            route(Method::DELETE, &item, &name("delete"), "Takes a token away", edit, |call| {
-                Box::pin(write(call, Verb::Delete))
-            }),
-            route(Method::PUT, &format!("{item}/value"), &name("roll"), "Makes another text for a token, and shows it once", edit, |call| {
-                Box::pin(roll(call))
-            }),
+            route(
+                Method::DELETE,
+                &item,
+                &name("delete"),
+                "Takes a token away",
+                edit,
+                |call| Box::pin(write(call, Verb::Delete)),
+            ),
+            route(
+                Method::PUT,
+                &format!("{item}/value"),
+                &name("roll"),
+                "Makes another text for a token, and shows it once",
+                edit,
+                |call| Box::pin(roll(call)),
+            ),
         ]);
     }
     all
@@ -77,7 +112,11 @@ fn verify(call: &Call) -> Reply {
 }
 
 fn shown(call: &Call, kept: &Resource) -> Value {
-    let last = call.desired.store.as_ref().and_then(|store| store.last_use(kept.id));
+    let last = call
+        .desired
+        .store
+        .as_ref()
+        .and_then(|store| store.last_use(kept.id));
     let mut value = text(kept.id, &kept.document, kept.created_on, kept.modified_on);
     value["last_used_on"] = last.map(|at| at.to_string()).into();
     value
@@ -88,11 +127,15 @@ fn text(id: usher_core::id::Id, document: &str, created: Stamp, modified: Stamp)
         "id": id.to_string(), "status": "active",
         "issued_on": created.to_string(), "modified_on": modified.to_string(),
     });
-    if let (Some(map), Ok(Value::Object(fields))) =
-        (value.as_object_mut(), serde_json::from_str::<Value>(document))
-    {
+    if let (Some(map), Ok(Value::Object(fields))) = (
+        value.as_object_mut(),
+        serde_json::from_str::<Value>(document),
+    ) {
         let expires = fields.get("expires_on").and_then(Value::as_str);
-        if expires.and_then(Stamp::parse).is_some_and(|at| at <= Stamp::now()) {
+        if expires
+            .and_then(Stamp::parse)
+            .is_some_and(|at| at <= Stamp::now())
+        {
             map.insert("status".to_owned(), "expired".into());
         }
         map.extend(fields);
@@ -101,14 +144,23 @@ fn text(id: usher_core::id::Id, document: &str, created: Stamp, modified: Stamp)
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    let all = call.state.all(Kind::Token).map(|kept| shown(call, kept)).collect();
+    let all = call
+        .state
+        .all(Kind::Token)
+        .map(|kept| shown(call, kept))
+        .collect();
     let (part, info) = Window::cut(Window::asked(call)?, all);
-    Ok(Reply::Result(Value::from(part).to_string(), Vec::new(), Some(info)))
+    Ok(Reply::Result(
+        Value::from(part).to_string(),
+        Vec::new(),
+        Some(info),
+    ))
 }
 
 fn get(call: &Call) -> Result<Reply, ApiError> {
     let kept = call.state.find(Kind::Token, call.id(0)?);
-    kept.map(|kept| Reply::result(&shown(call, kept))).ok_or(ApiError::NotFound)
+    kept.map(|kept| Reply::result(&shown(call, kept)))
+        .ok_or(ApiError::NotFound)
 }
 
 async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
@@ -129,18 +181,26 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
         };
         if verb == Verb::Delete {
             return Ok(Change {
-                ops: vec![Op::Delete { kind: Kind::Token, id, expected: None }],
+                ops: vec![Op::Delete {
+                    kind: Kind::Token,
+                    id,
+                    expected: None,
+                }],
                 answer: envelope(&json!({"id": id.to_string()}).to_string(), &[], None),
             });
         }
-        let before = kept.map(|kept| serde_json::from_str::<Value>(&kept.document).unwrap_or_default());
+        let before =
+            kept.map(|kept| serde_json::from_str::<Value>(&kept.document).unwrap_or_default());
         let before = before.as_ref().and_then(Value::as_object);
         let whole = match before {
             Some(before) if verb == Verb::Edit => patched(before, &body),
             _ => body,
         };
         let fields = checked(&whole, &caller)?;
-        if state.all(Kind::Token).any(|other| other.id != id && other.name == fields.name) {
+        if state
+            .all(Kind::Token)
+            .any(|other| other.id != id && other.name == fields.name)
+        {
             let message = format!("name {:?} is not unique", fields.name);
             return Err(ApiError::wrong("/name", message));
         }
@@ -164,13 +224,22 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
             scope: Scope::Installation,
             name: fields.name,
             document,
-            private: Some(Private::Token { digest, expires: fields.expires }),
+            private: Some(Private::Token {
+                digest,
+                expires: fields.expires,
+            }),
         };
         let op = match kept {
             None => Op::Create(put),
-            Some(_) => Op::Replace { put, expected: None },
+            Some(_) => Op::Replace {
+                put,
+                expected: None,
+            },
         };
-        Ok(Change { ops: vec![op], answer: envelope(&result.to_string(), &[], None) })
+        Ok(Change {
+            ops: vec![op],
+            answer: envelope(&result.to_string(), &[], None),
+        })
     })
     .await
 }
@@ -190,10 +259,16 @@ async fn roll(call: Call) -> Result<Reply, ApiError> {
             scope: Scope::Installation,
             name: kept.name.clone(),
             document: kept.document.clone(),
-            private: Some(Private::Token { digest, expires: fields.expires }),
+            private: Some(Private::Token {
+                digest,
+                expires: fields.expires,
+            }),
         };
         Ok(Change {
-            ops: vec![Op::Replace { put, expected: None }],
+            ops: vec![Op::Replace {
+                put,
+                expected: None,
+            }],
             answer: envelope(&Value::from(made).to_string(), &[], None),
         })
     })
@@ -217,7 +292,10 @@ async fn keep(
 /// A new token: what is kept of it, and the text.
 fn drawn() -> Result<(Digest, Option<String>), ApiError> {
     let secret = token::draw().map_err(|fault| ApiError::Unbuilt(fault.to_string()))?;
-    Ok((Digest::of(secret.expose()), Some(secret.expose().to_owned())))
+    Ok((
+        Digest::of(secret.expose()),
+        Some(secret.expose().to_owned()),
+    ))
 }
 
 struct Fields {
@@ -230,13 +308,21 @@ struct Fields {
 fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiError> {
     let mut faults = Vec::new();
     let mut fault = |pointer: String, message: String| {
-        faults.push(Fault { pointer, at_key: false, place: String::new(), message });
+        faults.push(Fault {
+            pointer,
+            at_key: false,
+            place: String::new(),
+            message,
+        });
     };
     let given = |key: &str| body.get(key).filter(|value| !value.is_null());
     let name = match given("name") {
         Some(Value::String(name)) if (1..=NAME_LEN_MAX).contains(&name.len()) => name.clone(),
         Some(Value::String(_)) => {
-            fault("/name".into(), format!("name must have 1..{NAME_LEN_MAX} bytes"));
+            fault(
+                "/name".into(),
+                format!("name must have 1..{NAME_LEN_MAX} bytes"),
+            );
             String::new()
         }
         Some(_) => {
@@ -261,18 +347,25 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
                 match permission {
                     None => fault(
                         pointer,
-                        format!("permissions[{place}] {item} is not admin, <product>:read or <product>:edit"),
+                        format!(
+                            "permissions[{place}] {item} is not admin, <product>:read or <product>:edit"
+                        ),
                     ),
                     Some(permission) if !held(permission) => fault(
                         pointer,
-                        format!("permissions[{place}] {item} is more than the token that asks for it has"),
+                        format!(
+                            "permissions[{place}] {item} is more than the token that asks for it has"
+                        ),
                     ),
                     Some(_) => {}
                 }
             }
         }
         Some(Value::Array(_)) => {
-            fault("/permissions".into(), "permissions is empty: the token could do nothing".into());
+            fault(
+                "/permissions".into(),
+                "permissions is empty: the token could do nothing".into(),
+            );
         }
         Some(_) => fault("/permissions".into(), "permissions must be a list".into()),
         None => fault("/permissions".into(), "permissions is missing".into()),
@@ -281,7 +374,10 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
         None => {}
         Some(Value::Array(list)) => {
             for (place, item) in list.iter().enumerate().filter(|(_, item)| *item != ACCOUNT) {
-                fault(format!("/accounts/{place}"), format!("account {item} does not exist"));
+                fault(
+                    format!("/accounts/{place}"),
+                    format!("account {item} does not exist"),
+                );
             }
         }
         Some(_) => fault("/accounts".into(), "accounts must be a list".into()),
@@ -292,10 +388,16 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
     let expires = given("expires_on");
     let moment = expires.and_then(Value::as_str).and_then(Stamp::parse);
     if expires.is_some() && moment.is_none() {
-        fault("/expires_on".into(), "expires_on is not a time such as 2026-12-01T10:00:00Z".into());
+        fault(
+            "/expires_on".into(),
+            "expires_on is not a time such as 2026-12-01T10:00:00Z".into(),
+        );
     }
     match faults.is_empty() {
-        true => Ok(Fields { name, expires: moment }),
+        true => Ok(Fields {
+            name,
+            expires: moment,
+        }),
         false => Err(ApiError::Invalid(faults)),
     }
 }

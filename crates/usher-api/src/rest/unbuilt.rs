@@ -10,7 +10,10 @@ use crate::envelope::ApiError;
 pub(crate) fn routes() -> Vec<Route> {
     let mut all = Vec::new();
     let notifications = [
-        ("/accounts/{account_id}/alerting/v3/policies", "notification_policy"),
+        (
+            "/accounts/{account_id}/alerting/v3/policies",
+            "notification_policy",
+        ),
         (
             "/accounts/{account_id}/alerting/v3/destinations/webhooks",
             "webhook_destination",
@@ -27,7 +30,13 @@ pub(crate) fn routes() -> Vec<Route> {
         Needs::Read(Product::LoadBalancing),
         Needs::Edit(Product::LoadBalancing),
     ];
-    both(&mut all, "/zones/{zone_id}/spectrum/apps", "spectrum_app", needs, spectrum);
+    both(
+        &mut all,
+        "/zones/{zone_id}/spectrum/apps",
+        "spectrum_app",
+        needs,
+        spectrum,
+    );
     all.push(route(
         Method::POST,
         "/usher/verdicts",
@@ -77,7 +86,14 @@ fn both(
         (Method::PUT, item.as_str(), "replace", edit),
         (Method::DELETE, item.as_str(), "delete", edit),
     ] {
-        all.push(route(method, path, &format!("{verb}_{noun}"), text, needs, run));
+        all.push(route(
+            method,
+            path,
+            &format!("{verb}_{noun}"),
+            text,
+            needs,
+            run,
+        ));
     }
 }
 

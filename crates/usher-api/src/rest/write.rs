@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use usher_core::catalog::Zone;
 use usher_core::id::Id;
 use usher_store::{
-    Actor, Change, ChangeError, Intent, Kind, Op, Put, Repeat, RepeatKey, Scope, Stamp, State, Store,
+    Actor, Change, ChangeError, Intent, Kind, Op, Put, Repeat, RepeatKey, Scope, Stamp, State,
+    Store,
 };
 
 use super::desired::{Declared, Shown, Whole, fields_of};

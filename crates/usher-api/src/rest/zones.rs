@@ -26,16 +26,31 @@ const NAME_LEN_MAX: usize = 253;
 pub(crate) fn routes() -> Vec<Route> {
     let (read, edit) = (Needs::Read(Product::Zones), Needs::Edit(Product::Zones));
     vec![
-        route(Method::GET, "/zones", "list_zones", "Lists the zones", read, |call| {
-            Box::pin(async move { list(&call) })
-        }),
-        route(Method::POST, "/zones", "create_zone", "Creates a zone", edit, |call| {
-            Box::pin(create(call))
-        })
+        route(
+            Method::GET,
+            "/zones",
+            "list_zones",
+            "Lists the zones",
+            read,
+            |call| Box::pin(async move { list(&call) }),
+        ),
+        route(
+            Method::POST,
+            "/zones",
+            "create_zone",
+            "Creates a zone",
+            edit,
+            |call| Box::pin(create(call)),
+        )
         .with_body(fields::ZONE),
-        route(Method::GET, "/zones/{zone_id}", "get_zone", "Shows a zone", read, |call| {
-            Box::pin(async move { get(&call) })
-        }),
+        route(
+            Method::GET,
+            "/zones/{zone_id}",
+            "get_zone",
+            "Shows a zone",
+            read,
+            |call| Box::pin(async move { get(&call) }),
+        ),
         route(
             Method::DELETE,
             "/zones/{zone_id}",
@@ -60,9 +75,14 @@ pub(crate) fn routes() -> Vec<Route> {
             edit,
             |call| Box::pin(edit_setting(call)),
         ),
-        route(Method::GET, "/accounts", "list_accounts", "Lists the accounts", Needs::Nothing, |call| {
-            Box::pin(async move { accounts(&call) })
-        }),
+        route(
+            Method::GET,
+            "/accounts",
+            "list_accounts",
+            "Lists the accounts",
+            Needs::Nothing,
+            |call| Box::pin(async move { accounts(&call) }),
+        ),
         route(
             Method::GET,
             "/accounts/{account_id}",
@@ -79,7 +99,9 @@ fn the_account() -> Value {
 }
 
 fn accounts(call: &Call) -> Result<Reply, ApiError> {
-    let asked = call.query("name").is_none_or(|name| name.is_empty() || name == ACCOUNT);
+    let asked = call
+        .query("name")
+        .is_none_or(|name| name.is_empty() || name == ACCOUNT);
     paged(call, asked.then(the_account).into_iter().collect())
 }
 
@@ -87,7 +109,11 @@ fn accounts(call: &Call) -> Result<Reply, ApiError> {
 fn paged(call: &Call, all: Vec<Value>) -> Result<Reply, ApiError> {
     let window = Window::asked(call)?.unwrap_or(Window::page(1, PER_PAGE));
     let (part, info) = Window::cut(Some(window), all);
-    Ok(Reply::Result(Value::from(part).to_string(), Vec::new(), Some(info)))
+    Ok(Reply::Result(
+        Value::from(part).to_string(),
+        Vec::new(),
+        Some(info),
+    ))
 }
 
 fn shown(zone: &Shown) -> Value {
@@ -109,7 +135,9 @@ fn shown(zone: &Shown) -> Value {
 fn list(call: &Call) -> Result<Reply, ApiError> {
     let name = call.query("name").filter(|name| !name.is_empty());
     let whole = call.whole();
-    let all = whole.all(Kind::Zone).filter(|zone| name.is_none_or(|name| zone.name == name));
+    let all = whole
+        .all(Kind::Zone)
+        .filter(|zone| name.is_none_or(|name| zone.name == name));
     let all = all.map(|zone| shown(&zone)).collect();
     paged(call, all)
 }
@@ -185,7 +213,10 @@ fn new_name(body: &Map<String, Value>, whole: Whole<'_>) -> Result<String, ApiEr
         }
     };
     if faults.is_empty() && !is_domain(&name) {
-        faults.push(fault("/name", format!("name {name:?} is not a domain name")));
+        faults.push(fault(
+            "/name",
+            format!("name {name:?} is not a domain name"),
+        ));
     }
     let own = account().to_string();
     match body.get("account") {
@@ -229,16 +260,23 @@ async fn delete(call: Call) -> Result<Reply, ApiError> {
         own(&declared, zone)?;
         state.find(Kind::Zone, zone).ok_or(ApiError::NotFound)?;
         let within = state.within(Kind::Balancer, Scope::Zone(zone));
-        let within: Vec<String> = within.map(|kept| format!("load balancer {}", kept.name)).collect();
+        let within: Vec<String> = within
+            .map(|kept| format!("load balancer {}", kept.name))
+            .collect();
         if !within.is_empty() {
             return Err(ApiError::Referenced(within));
         }
-        let settings = state.find(Kind::ZoneSettings, zone).map(|_| Kind::ZoneSettings);
-        let ops = settings.into_iter().chain([Kind::Zone]).map(|kind| Op::Delete {
-            kind,
-            id: zone,
-            expected: None,
-        });
+        let settings = state
+            .find(Kind::ZoneSettings, zone)
+            .map(|_| Kind::ZoneSettings);
+        let ops = settings
+            .into_iter()
+            .chain([Kind::Zone])
+            .map(|kind| Op::Delete {
+                kind,
+                id: zone,
+                expected: None,
+            });
         Ok(Change {
             ops: ops.collect(),
             answer: envelope(&json!({"id": zone.to_string()}).to_string(), &[], None),
@@ -257,7 +295,12 @@ fn setting(call: &Call) -> Result<Reply, ApiError> {
         "always_use_https" => on_off(zone.always_use_https),
         other => return Err(unknown_setting(other)),
     };
-    Ok(Reply::result(&shown_setting(call.param(0), &value, editable, modified)))
+    Ok(Reply::result(&shown_setting(
+        call.param(0),
+        &value,
+        editable,
+        modified,
+    )))
 }
 
 fn shown_setting(name: &str, value: &Value, editable: bool, modified: Option<Stamp>) -> Value {

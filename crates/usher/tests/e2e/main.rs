@@ -14,6 +14,7 @@ mod agreement;
 mod bodies;
 mod check;
 mod client_framing;
+mod control_api;
 mod deadlines;
 mod demo;
 mod drain;
