@@ -81,6 +81,7 @@ impl ApiError {
         ApiError::Invalid(vec![Fault {
             pointer: pointer.to_owned(),
             at_key: false,
+            inside: 0,
             place: String::new(),
             message: message.into(),
         }])

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     plane: Arc<Plane>,
     version: &'static str,
     access: ArcSwap<Access>,
-    desired: ArcSwap<Desired>,
+    desired: Arc<ArcSwap<Desired>>,
     ready: watch::Receiver<bool>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
@@ -57,7 +57,7 @@ impl Shared {
         plane: Arc<Plane>,
         version: &'static str,
         access: Access,
-        desired: Desired,
+        desired: Arc<ArcSwap<Desired>>,
         ready: watch::Receiver<bool>,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
@@ -74,7 +74,7 @@ impl Shared {
             plane,
             version,
             access: ArcSwap::from_pointee(access),
-            desired: ArcSwap::from_pointee(desired),
+            desired,
             ready,
             stopping: AtomicBool::new(false),
             reloads,

@@ -8,9 +8,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use usher_api::Desired;
 use usher_core::catalog::{Address, Catalog};
 use usher_core::engine::{Engine, Input, Known, Output, StateChange};
 use usher_core::health::{EndpointState, PoolState};
@@ -20,6 +22,8 @@ use usher_core::snapshot::Snapshot;
 use usher_core::time::Wall;
 use usher_edge::http::Plane;
 use usher_edge::resolve::Resolution;
+
+use crate::events;
 
 /// Catalogs, probe results and resolutions that wait for the engine; senders wait beyond that.
 pub(crate) const INPUTS_MAX: usize = 256;
@@ -52,6 +56,8 @@ pub(crate) struct Drive {
     pub(crate) hosts: watch::Sender<BTreeSet<String>>,
     pub(crate) resolutions: mpsc::Receiver<Resolution>,
     pub(crate) ready: watch::Sender<bool>,
+    /// Where events are kept.
+    pub(crate) desired: Arc<ArcSwap<Desired>>,
     /// Whether an endpoint is draining, which ends at a time of day.
     pub(crate) drains: bool,
     /// When this process began: cookies of an earlier one are not counted.
@@ -169,7 +175,15 @@ impl Drive {
             Output::Resolve(hosts) => {
                 self.hosts.send_replace(hosts.into_iter().collect());
             }
-            Output::Event(change) => log(&change),
+            Output::Event(change) => {
+                log(&change);
+                if let Some(store) = &self.desired.load().store
+                    && let Some(event) = events::of(&change, &self.plane.snapshot())
+                {
+                    // One for which there is no room is counted there.
+                    let _kept = store.record(event);
+                }
+            }
             Output::Ready => {
                 self.ready.send_replace(true);
             }

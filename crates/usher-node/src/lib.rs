@@ -6,6 +6,7 @@
 
 mod control;
 mod drive;
+mod events;
 pub mod handover;
 mod listeners;
 mod node;

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -155,6 +156,7 @@ impl Node {
         let mut wanted = Wanted::open(Arc::clone(&declared), process.store.clone()).await?;
         let catalog = wanted.with(&declared).map_err(StartError::Contradiction)?;
         let trusted = trust::profiles(&catalog);
+        let desired = Arc::new(ArcSwap::from_pointee(wanted.desired()));
         let files = Files::load(&process, &catalog)?;
         let access_log = open_log(&process)?;
         let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -237,6 +239,7 @@ impl Node {
             hosts,
             resolutions,
             ready: tell_ready,
+            desired: Arc::clone(&desired),
             drains: false,
             began,
             deserted: BTreeSet::new(),
@@ -248,7 +251,7 @@ impl Node {
             Arc::clone(&plane),
             version,
             access(&process),
-            wanted.desired(),
+            desired,
             ready.clone(),
         );
         let api_open = watch::Sender::new(!follows);

@@ -312,12 +312,24 @@ impl Whole<'_> {
             return;
         }
         let document = Value::from(shown.value());
-        if let Some(parsed) = self.own(kind, id).or_else(|| parse(&shown, &document, "")) {
+        if let Some(parsed) = self.own_or_kept(kind, id) {
             parsed.push(draft);
         }
         for target in names::named(kind, &document) {
             self.add(draft, target);
         }
+    }
+
+    /// A resource that is there, in the words of the core.
+    pub(crate) fn own_or_kept(&self, kind: Kind, id: Id) -> Option<Parsed> {
+        self.own(kind, id).or_else(|| {
+            let shown = self.find(kind, id)?;
+            let zone = match shown.scope {
+                Scope::Zone(zone) => self.zone(zone).map(|zone| zone.name),
+                Scope::Account(_) | Scope::Installation => None,
+            };
+            parse(&shown, &shown.value().into(), &zone.unwrap_or_default())
+        })
     }
 
     /// As the file's own reader read it: paths in it start elsewhere than those of the API.
@@ -374,6 +386,7 @@ impl Whole<'_> {
             report.fault(crate::wire::reader::Fault {
                 pointer: "/name".to_owned(),
                 at_key: false,
+                inside: 0,
                 place: String::new(),
                 message: name_cursor,
             });

@@ -14,6 +14,7 @@ mod health;
 mod list;
 mod monitor_groups;
 mod monitors;
+mod moves;
 mod names;
 mod node;
 mod openapi;

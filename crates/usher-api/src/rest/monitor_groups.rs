@@ -23,6 +23,7 @@ impl Resource for MonitorGroups {
             .map(|key| Fault {
                 pointer: format!("/{key}"),
                 at_key: true,
+                inside: 0,
                 place: String::new(),
                 message: format!("{key} is missing"),
             })

@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::{Call, Needs, Reply, Route, openapi, route};
 use crate::access::Product;
 use crate::envelope::ApiError;
-use crate::wire::explain::Question;
+use crate::server::apart;
+use crate::wire::explain::{Question, wall};
 use crate::wire::state::state;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -40,15 +41,13 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn show(call: Call) -> Result<Reply, ApiError> {
-    // Beside the tasks of this thread, among which are the probes.
-    let shown = tokio::task::spawn_blocking(move || {
+    let shown = apart(move || {
         let control = &call.app.control;
         let view = control.view();
-        state(&view.snapshot, &view, control.version(), control.uptime())
+        let (version, uptime) = (control.version(), control.uptime());
+        state(&view.snapshot, &view, version, uptime, wall())
     });
-    let shown = shown.await;
-    let shown = shown.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-    Ok(Reply::result(&shown))
+    Ok(Reply::result(&shown.await))
 }
 
 async fn explain(call: Call) -> Result<Reply, ApiError> {

@@ -40,6 +40,7 @@ impl Resource for Pools {
             .map(|key| Fault {
                 pointer: format!("/usher/{key}"),
                 at_key: true,
+                inside: 0,
                 place: String::new(),
                 message: format!("usher.{key} names a file, which only the configuration file may"),
             })
@@ -150,6 +151,7 @@ fn cleared(declared: &Declared, pool: &Shown, at: Stamp) -> Result<Option<Shown>
         return Err(Fault {
             pointer: String::new(),
             at_key: false,
+            inside: 0,
             place: String::new(),
             message: format!("pool {} is declared in {}", pool.name, declared.file()),
         });

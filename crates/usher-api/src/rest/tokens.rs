@@ -311,6 +311,7 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
         faults.push(Fault {
             pointer,
             at_key: false,
+            inside: 0,
             place: String::new(),
             message,
         });

@@ -15,7 +15,8 @@ use usher_store::{
     Store,
 };
 
-use super::desired::{Declared, Shown, Whole, fields_of};
+use super::desired::{Declared, Parsed, Shown, Whole, fields_of};
+use super::moves::moves;
 use super::resource::{Resource, text};
 use super::{Call, Caller, Reply, document};
 use crate::envelope::{ApiError, envelope, messages};
@@ -45,6 +46,8 @@ struct Wish {
 struct Decided {
     ops: Vec<Op>,
     answer: String,
+    /// What the resource becomes. `None`: it stays, or goes.
+    parsed: Option<Parsed>,
 }
 
 /// Carries out a create, replace, edit or delete.
@@ -66,8 +69,17 @@ pub(crate) async fn write<R: Resource>(call: Call, verb: Verb) -> Result<Reply, 
         at: Stamp::now(),
         declared: Arc::clone(&call.desired.declared),
     };
+    if call.query_flag("dry_run")? == Some(true) {
+        let decided = wish.decide::<R>(&call.state)?;
+        let would = moves(&call, (R::KIND, wish.id), decided.parsed);
+        // One more key beside the four: the result stays what it would be.
+        let envelope = decided.answer.strip_suffix('}').unwrap_or_default();
+        return Ok(Reply::Envelope(format!(
+            r#"{envelope},"dry_run":{would}}}"#
+        )));
+    }
     keep(&call, wish.at, move |state| {
-        let Decided { ops, answer } = wish.decide::<R>(state)?;
+        let Decided { ops, answer, .. } = wish.decide::<R>(state)?;
         Ok(Change { ops, answer })
     })
     .await
@@ -159,6 +171,7 @@ impl Wish {
             return Ok(Decided {
                 ops: Vec::new(),
                 answer: envelope(&text(kept, whole), &[], None),
+                parsed: whole.own_or_kept(R::KIND, self.id),
             });
         }
         let candidate = match &before {
@@ -199,6 +212,7 @@ impl Wish {
         Ok(Decided {
             ops: vec![op],
             answer,
+            parsed: Some(parsed),
         })
     }
 
@@ -232,6 +246,7 @@ impl Wish {
                 expected: None,
             }],
             answer: envelope(&result, &[], None),
+            parsed: None,
         })
     }
 }

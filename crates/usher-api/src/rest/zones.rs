@@ -193,6 +193,7 @@ fn fault(pointer: &str, message: String) -> Fault {
     Fault {
         pointer: pointer.to_owned(),
         at_key: false,
+        inside: 0,
         place: String::new(),
         message,
     }

@@ -15,6 +15,7 @@ mod load;
 mod numbers;
 mod programs;
 mod rules;
+mod sdk;
 mod streams;
 mod websocket;
 

@@ -80,7 +80,8 @@ fn pool(name: &str) -> Value {
 #[test]
 fn what_is_created_carries_traffic_and_outlives_the_process() {
     let endpoint = Endpoint::named("a");
-    let mut usher = empty();
+    let config = with_store(Config::new()).set(&["pid_file"], json!("usher.pid"));
+    let mut usher = Usher::start(&config);
     let (base, zone) = (usher.base(), usher.zone());
     let body = json!({"name": "eu", "origins": [endpoint.origin("a")]});
     let pool = usher.made(&format!("{base}/pools"), &body);
@@ -371,7 +372,7 @@ fn what_is_declared_is_shown_and_not_changed() {
     let taken = usher.call(
         "POST",
         &format!("{base}/pools"),
-        &super::control_api::pool("main").to_string(),
+        &self::pool("main").to_string(),
     );
     assert_eq!(errors(&taken), one(400, 1003, "/name"));
     let body = json!({"name": "b.example.com", "proxied": true, "default_pools": [id(pool)], "fallback_pool": id(pool)});
@@ -522,4 +523,58 @@ fn who_changed_what_is_kept() {
         (&json!(""), &json!("new"))
     );
     assert_eq!(log[1]["resources"][0]["before"], json!(null));
+}
+
+#[test]
+fn a_dry_run_says_what_would_move_and_keeps_nothing() {
+    let usher = empty();
+    let (base, zone) = (usher.base(), usher.zone());
+    let [one, two] = ["one", "two"].map(|name| usher.made(&format!("{base}/pools"), &pool(name)));
+    let body = json!({"name": HOST, "proxied": true, "default_pools": [id(&one)], "fallback_pool": id(&one)});
+    let balancer = usher.made(&format!("{zone}/load_balancers"), &body);
+    let path = format!("{zone}/load_balancers/{}", id(&balancer));
+    eventually("explained", || {
+        (usher.explain(&format!("http://{HOST}/"))["pool"] == "one").then_some(())
+    });
+    let patch =
+        json!({"steering_policy": "random", "default_pools": [id(&one), id(&two)]}).to_string();
+    let dry = usher.call("PATCH", &format!("{path}?dry_run=true"), &patch);
+    let (_, told) = told(&dry);
+    assert_eq!(told["result"]["steering_policy"], "random");
+    let moved = &told["dry_run"]["traffic"][0];
+    assert_eq!(
+        (&moved["load_balancer"], &moved["share_moved"]),
+        (&json!(HOST), &json!(0.5)),
+        "{told}"
+    );
+    assert_eq!(result(&usher.call("GET", &path, "")), balancer);
+    let wrong = usher.call(
+        "PATCH",
+        &format!("{path}?dry_run=true"),
+        "{\"default_pools\": []}",
+    );
+    assert_eq!(errors(&wrong).0, 400);
+}
+
+#[test]
+fn an_endpoint_that_fails_is_an_event() {
+    let endpoint = Endpoint::named("a");
+    let config = with_store(Config::serving([endpoint.origin("a")]).monitored("main"));
+    let usher = Usher::start(&config);
+    endpoint.set_healthy(false);
+    let query = "/user/load_balancing_analytics/events?origin_healthy=false&pool_name=main";
+    let event = eventually("an event", || {
+        let list = result(&usher.call("GET", query, ""));
+        list.as_array().unwrap().first().cloned()
+    });
+    assert_eq!(
+        (&event["pool"]["name"], &event["pool"]["healthy"]),
+        (&json!("main"), &json!(false))
+    );
+    let origin = &event["origins"][0];
+    assert_eq!(
+        (&origin["name"], &origin["changed"]),
+        (&json!("a"), &json!(true))
+    );
+    assert_eq!(origin["failure_reason"], "Response code mismatch error");
 }
