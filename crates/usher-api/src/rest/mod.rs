@@ -54,6 +54,9 @@ use rate::Rates;
 /// What an answer will be.
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
 
+/// The work of a route.
+pub(crate) type Run = fn(Call) -> Pending;
+
 /// The API of a node.
 pub(crate) struct App {
     pub(crate) control: Arc<dyn Control>,
@@ -73,7 +76,7 @@ pub(crate) struct Route {
     pub(crate) needs: Needs,
     /// The fields of its body, if it takes one.
     pub(crate) body: Option<&'static [Field]>,
-    pub(crate) run: fn(Call) -> Pending,
+    pub(crate) run: Run,
 }
 
 /// What a token must be allowed to do.
@@ -208,7 +211,7 @@ impl App {
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<(fn(Call) -> Pending, Call), ApiError> {
+    ) -> Result<(Run, Call), ApiError> {
         let full_path = uri.path();
         let path = below(full_path);
         let nowhere = || ApiError::NoRoute(full_path.to_owned());
@@ -393,7 +396,7 @@ pub(crate) fn route(
     operation: &str,
     summary: &'static str,
     needs: Needs,
-    run: fn(Call) -> Pending,
+    run: Run,
 ) -> Route {
     Route {
         method,

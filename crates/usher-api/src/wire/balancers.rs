@@ -296,7 +296,6 @@ mod tests {
             faults,
             [
                 "load balancer lb: location_strategy is not built yet",
-                "load balancer lb: networks is not built yet",
                 "load balancer lb: proxied false is the default and means the dns front, which is \
                  not built yet; only \"proxied: true\" is served",
             ]
