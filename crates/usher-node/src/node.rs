@@ -44,7 +44,7 @@ use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
 use crate::pid_file::PidFile;
 use crate::settings::{self, Process};
-use crate::wanted::{Changes, Wanted};
+use crate::wanted::{Changed, Changes, Wanted};
 use crate::{pins, trust};
 
 /// Why a configuration cannot be put in force.
@@ -465,11 +465,11 @@ impl Node {
     /// # Errors
     /// What cannot be read, or contradicts the file. What was in force stays.
     pub async fn refresh(&mut self) -> Result<(), StartError> {
-        let changed = self.wanted.changed().map_err(StartError::Contradiction)?;
-        let Some(catalog) = changed else {
+        let changed = self.wanted.changed().await;
+        let changed = changed.map_err(StartError::Contradiction)?;
+        let Some(Changed { catalog, profiles }) = changed else {
             return Ok(());
         };
-        let profiles = trust::profiles(&catalog);
         if !profiles.is_subset(&self.trusted) {
             let clients = ClientConfigs::load(profiles.clone()).map_err(StartError::Files)?;
             self.plane.trust(clients);

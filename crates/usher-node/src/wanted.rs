@@ -3,13 +3,18 @@
 //! The store is opened with the node and let go of before another process takes its place: one
 //! process owns it at a time. A configuration that contradicts what is kept is not put in force.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use usher_api::{Assembler, Declared, Desired};
 use usher_core::catalog::Catalog;
+use usher_edge::tls::TrustProfile;
 use usher_store::{Kind, Place, Retention, Revision, State, Store, StoreError};
+
+use crate::trust;
 
 /// How long the store may stay with the process that had it before.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,6 +28,12 @@ pub(crate) struct Wanted {
     assembler: Assembler,
     /// What of the store the catalog has.
     seen: Revision,
+}
+
+/// What a change of the store comes to.
+pub(crate) struct Changed {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) profiles: BTreeSet<TrustProfile>,
 }
 
 /// Tells when what is kept has changed.
@@ -98,11 +109,12 @@ impl Wanted {
         self.declared = declared;
     }
 
-    /// The catalog, if something that traffic depends on changed in the store since the last time.
+    /// The catalog, if something that traffic depends on changed in the store since the last time,
+    /// and whom it trusts. Made beside the tasks of this thread, which are many resources' work.
     ///
     /// # Errors
     /// What contradicts itself, a line each.
-    pub(crate) fn changed(&mut self) -> Result<Option<Arc<Catalog>>, Vec<String>> {
+    pub(crate) async fn changed(&mut self) -> Result<Option<Changed>, Vec<String>> {
         let state = self.state();
         let delta = state.since(self.seen);
         self.seen = state.revision();
@@ -112,7 +124,20 @@ impl Wanted {
             return Ok(None);
         }
         let declared = Arc::clone(&self.declared);
-        self.assembler.assemble(&declared, &state).map(Some)
+        let mut assembler = std::mem::take(&mut self.assembler);
+        let made = spawn_blocking(move || {
+            let catalog = assembler.assemble(&declared, &state);
+            let changed = catalog.map(|catalog| Changed {
+                profiles: trust::profiles(&catalog),
+                catalog,
+            });
+            (assembler, changed)
+        });
+        let made = made.await;
+        let (assembler, changed) =
+            made.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        self.assembler = assembler;
+        changed.map(Some)
     }
 
     /// Lets go of the store: another process may open it. What is asked of it is refused from then
