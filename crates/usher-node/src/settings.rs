@@ -12,7 +12,7 @@ use std::time::Duration;
 use usher_api::access::{Secret, Token};
 use usher_edge::http;
 use usher_edge::tls::KeyPair;
-use usher_store::Place;
+pub use usher_store::Place;
 
 /// Everything that a node needs beside its catalog.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,8 +12,7 @@ use usher_core::catalog::Node;
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
 use usher_edge::tls::KeyPair;
-use usher_node::settings::{AccessLog, Api, LogTarget, Process, Seal, Shutdown};
-use usher_store::Place;
+use usher_node::settings::{AccessLog, Api, LogTarget, Place, Process, Seal, Shutdown};
 
 use super::quantity::{bytes, duration, network, socket};
 
