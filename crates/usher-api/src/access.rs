@@ -62,6 +62,16 @@ pub enum Permission {
     Edit(Product),
 }
 
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Permission::Admin => f.write_str("admin"),
+            Permission::Read(product) => write!(f, "{}:read", product.name()),
+            Permission::Edit(product) => write!(f, "{}:edit", product.name()),
+        }
+    }
+}
+
 impl Permission {
     /// Reads `admin`, `<product>:read` or `<product>:edit`.
     #[must_use]
@@ -258,6 +268,14 @@ impl Access {
     }
 }
 
+/// Where a token may stand beside `Authorization`.
+const KEYS: [&str; 2] = ["x-auth-key", "x-auth-user-service-key"];
+
+/// Whether a request says who it is, rightly or not.
+pub(crate) fn presents(headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION) || KEYS.iter().any(|name| headers.contains_key(*name))
+}
+
 /// The token of a request: Bearer, the password of Basic, `X-Auth-Key`, or the service key.
 fn credential(headers: &HeaderMap) -> Option<String> {
     if let Some(value) = headers.get(AUTHORIZATION) {
@@ -273,8 +291,7 @@ fn credential(headers: &HeaderMap) -> Option<String> {
         };
         return Some(token).filter(|token| !token.is_empty());
     }
-    ["x-auth-key", "x-auth-user-service-key"]
-        .into_iter()
+    KEYS.into_iter()
         .find_map(|name| headers.get(name)?.to_str().ok())
         .filter(|token| !token.is_empty())
         .map(str::to_owned)
@@ -351,6 +368,8 @@ mod tests {
     #[test]
     fn permissions() {
         let edit = Permission::parse("load_balancing:edit").expect("valid");
+        assert_eq!(edit.to_string(), "load_balancing:edit");
+        assert_eq!(Permission::Admin.to_string(), "admin");
         assert!(edit.reads(Product::LoadBalancing) && edit.edits(Product::LoadBalancing));
         assert!(!edit.reads(Product::Zones) && !edit.edits(Product::Zones));
         let read = Permission::parse("zones:read").expect("valid");

@@ -4,6 +4,7 @@
 //! towards the node is made of `usher-core`'s types.
 
 pub mod access;
+mod dashboard;
 mod envelope;
 mod lengths;
 mod patient;

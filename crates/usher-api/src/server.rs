@@ -31,11 +31,15 @@ use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::Mono;
 
 use crate::access::Access;
+use crate::dashboard::{self, Dashboard};
 use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::rest::{App, Desired};
 use crate::wire::explain::Surroundings;
+use crate::wire::state::state;
+
+pub use crate::dashboard::{Answers, Figures};
 
 /// The largest body of a request.
 pub(crate) const BODY_MAX: usize = 1024 * 1024;
@@ -72,6 +76,8 @@ pub trait Control: Send + Sync + 'static {
     fn draw(&self) -> u64;
     /// All metrics in the text format of Prometheus.
     fn metrics(&self) -> String;
+    /// What the front has counted since the process started.
+    fn figures(&self) -> Figures;
 }
 
 /// A snapshot and what is known beside it.
@@ -114,6 +120,14 @@ impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View")
             .field("revision", &self.snapshot.revision())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for dyn Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("version", &self.version())
             .finish_non_exhaustive()
     }
 }
@@ -172,8 +186,17 @@ pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Out
 fn router(control: Shared) -> Router {
     let app = Arc::new(App::new(Arc::clone(&control)));
     let v4 = any(move |request| Arc::clone(&app).answer(request));
-    Router::new()
+    let dashboard = Dashboard::new(&control);
+    let v4 = Router::new()
         .route("/client/v4/{*path}", v4)
+        .merge(dashboard.stream())
+        .layer(middleware::from_fn_with_state(
+            dashboard.clone(),
+            dashboard::with_session,
+        ));
+    Router::new()
+        .merge(v4)
+        .merge(dashboard.pages())
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
@@ -217,6 +240,11 @@ async fn last_answer(
     } else {
         answer
     }
+}
+
+/// The state of the node as scripts and the dashboard read it.
+pub(crate) fn state_of(control: &dyn Control, view: &View) -> serde_json::Value {
+    state(&view.snapshot, view, control.version(), control.uptime())
 }
 
 async fn no_route(uri: Uri) -> ApiError {

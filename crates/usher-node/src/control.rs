@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use usher_api::Desired;
 use usher_api::access::Access;
-use usher_api::server::{Control, View};
+use usher_api::server::{Answers, Control, Figures, View};
 use usher_api::wire::explain::Surroundings;
 use usher_api::wire::state::session_skew;
 use usher_core::affinity::Pins;
@@ -27,7 +27,7 @@ use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Lookup, Snapshot};
 use usher_core::time::Mono;
 use usher_edge::geo::Places;
-use usher_edge::http::{Book, FrontMetrics, Plane};
+use usher_edge::http::{Book, FrontMetrics, Ledger, Plane};
 use usher_edge::seal::Keys;
 
 use crate::pins::Presented;
@@ -231,6 +231,31 @@ impl Control for Shared {
             tracing::error!(%error, "metrics cannot be written");
         }
         text
+    }
+
+    fn figures(&self) -> Figures {
+        let ledger = self.plane.ledger();
+        let mut figures = Figures {
+            in_flight: ledger.in_flight(),
+            bounds: Ledger::BOUNDS,
+            ..Figures::default()
+        };
+        let answers = &mut figures.answers;
+        let times = &mut figures.times;
+        ledger.tell(
+            |[balancer, pool, endpoint], code, count| {
+                let path = (balancer.to_owned(), pool.to_owned(), endpoint.to_owned());
+                let errors_5xx = if code >= 500 { count } else { 0 };
+                *answers.entry(path).or_default() += Answers {
+                    all: count,
+                    errors_5xx,
+                };
+            },
+            |balancer, classes| {
+                times.insert(balancer.to_owned(), classes.to_vec());
+            },
+        );
+        figures
     }
 }
 

@@ -443,6 +443,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Ledger {
+    /// Upper bounds of the classes of times, in seconds.
+    pub const BOUNDS: &'static [f64] = &BOUNDS;
+
     pub(crate) fn new(workers: usize) -> Ledger {
         Ledger {
             pages: (0..workers).map(|_| Mutex::default()).collect(),
@@ -512,6 +515,28 @@ impl Ledger {
             }
         }
         live
+    }
+
+    /// Shows `answered` each count of answers with its load balancer, pool, endpoint (empty where
+    /// there is none) and status, and `took` how long those of each load balancer took: as many as
+    /// fell into each class of [`Ledger::BOUNDS`], and above them.
+    pub fn tell(
+        &self,
+        mut answered: impl FnMut([&str; 3], u16, u64),
+        mut took: impl FnMut(&str, &[u64]),
+    ) {
+        let totals = self.read_pages();
+        for ((route, code), count) in &totals.requests {
+            let path = [
+                route.load_balancer.as_str(),
+                route.pool.as_str(),
+                route.endpoint.as_str(),
+            ];
+            answered(path, *code, *count);
+        }
+        for (name, times) in &totals.seconds {
+            took(name, &times.classes);
+        }
     }
 
     fn read_pages(&self) -> std::sync::MutexGuard<'_, Totals> {

@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { createServer } from 'vite'
+
+const vite = await createServer({ appType: 'custom', server: { middlewareMode: true, ws: false }, logLevel: 'error' })
+after(() => vite.close())
+const { inService, shares, weightFault } = await vite.ssrLoadModule('/src/lib/shares.ts')
+
+const up = (weight) => ({ weight, usable: true })
+const down = (weight) => ({ weight, usable: false })
+
+test('shares are weights over the sum of the candidates', () => {
+  assert.deepEqual(shares([up(1), up(0.5)]).map((share) => share.toFixed(4)), ['0.6667', '0.3333'])
+  assert.deepEqual(shares([up(0.5), down(1), up(0.5)]), [0.5, 0, 0.5])
+  assert.deepEqual(shares([up(0), up(0.01)]), [0, 1])
+})
+
+test('nobody gets anything where there is no candidate', () => {
+  assert.deepEqual(shares([]), [])
+  assert.deepEqual(shares([down(1), up(0)]), [0, 0])
+})
+
+test('weights are 0 to 1 in hundredths', () => {
+  for (const weight of [0, 0.01, 0.29, 0.57, 1]) assert.equal(weightFault(weight), undefined)
+  for (const weight of [-0.01, 1.01, 0.005, Number.NaN, null]) assert.ok(weightFault(weight))
+})
+
+test('an endpoint whose first result is awaited gets nothing yet', () => {
+  assert.ok(inService({ state: 'healthy', reason: 'No failures' }))
+  assert.ok(inService({ state: 'unknown', reason: 'no monitor' }))
+  assert.ok(!inService({ state: 'unknown', reason: 'no result yet' }))
+  assert.ok(!inService({ state: 'draining', reason: 'disabled, pins still hold' }))
+})

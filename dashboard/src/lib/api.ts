@@ -1,0 +1,107 @@
+// Calls to the control API. The page has no other way to read or change anything.
+
+export interface Fault {
+  code: number
+  message: string
+  /** JSON pointer to the field in the body, such as `/origins/1/weight`. */
+  pointer?: string
+}
+
+export interface Answer<T> {
+  result: T
+  /** Warnings: the call did what was asked, and this should be known. */
+  messages: string[]
+  total: number | null
+}
+
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    readonly faults: Fault[],
+  ) {
+    super(faults.map((fault) => fault.message).join('\n'))
+  }
+
+  /** The node has no such part, or keeps no store to write to. */
+  get unbuilt(): boolean {
+    return this.status === 501 || this.faults.some((fault) => fault.code === 7003)
+  }
+}
+
+let csrf = ''
+let lost: () => void = () => {}
+
+/** The word that every change must carry. */
+export function speakFor(word: string): void {
+  csrf = word
+}
+
+/** Called when the session has ended. */
+export function whenLost(told: () => void): void {
+  lost = told
+}
+
+interface Envelope<T> {
+  success: boolean
+  errors: { code: number; message: string; source?: { pointer?: string } }[]
+  messages: { message: string }[]
+  result: T
+  result_info?: { total_count?: number }
+}
+
+async function exchange<T>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
+  const headers: Record<string, string> = {}
+  if (body !== undefined) headers['content-type'] = 'application/json'
+  if (method !== 'GET' && csrf !== '') headers['x-usher-csrf'] = csrf
+  let response: Response
+  let envelope: Envelope<T>
+  try {
+    response = await fetch(path, {
+      method,
+      headers,
+      credentials: 'same-origin',
+      body: body === undefined ? undefined : JSON.stringify(body),
+    })
+  } catch {
+    throw new Refusal(0, [{ code: 0, message: 'The node does not answer. Nothing was changed that you have not seen confirmed.' }])
+  }
+  try {
+    envelope = await response.json()
+  } catch {
+    throw new Refusal(response.status, [{ code: 0, message: `The node answered ${response.status} without an explanation.` }])
+  }
+  if (!envelope.success) {
+    const faults = envelope.errors.map(({ code, message, source }) => ({
+      code,
+      // Every field fault ends so; the field itself says it better.
+      message: message.replace(/: validation failed$/, ''),
+      pointer: source?.pointer,
+    }))
+    throw new Refusal(response.status, faults)
+  }
+  return {
+    result: envelope.result,
+    messages: (envelope.messages ?? []).map((message) => message.message),
+    total: envelope.result_info?.total_count ?? null,
+  }
+}
+
+/** A call under `/client/v4`. */
+export async function call<T>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
+  try {
+    return await exchange<T>(method, `/client/v4${path}`, body)
+  } catch (error) {
+    if (error instanceof Refusal && error.faults.some((fault) => fault.code === 6003)) lost()
+    throw error
+  }
+}
+
+/** A call about the session itself. */
+export function session<T>(method: string, body?: unknown): Promise<Answer<T>> {
+  return exchange<T>(method, '/session', body)
+}
+
+export function faultsOf(error: unknown): Fault[] {
+  if (error instanceof Refusal) return error.faults
+  return [{ code: 0, message: error instanceof Error ? error.message : String(error) }]
+}

@@ -1,0 +1,73 @@
+// What is configured: monitors, pools and load balancers as the API keeps them. Read when a page
+// needs it and again after each change; the live state comes by the stream.
+
+import { type Fault, Refusal, call, faultsOf } from './api'
+import type { Balancer, Monitor, Named, Pool } from './types'
+
+class Config {
+  account = $state.raw<Named | null>(null)
+  accounts = $state.raw<Named[]>([])
+  zones = $state.raw<Named[]>([])
+  monitors = $state.raw<Monitor[]>([])
+  pools = $state.raw<Pool[]>([])
+  balancers = $state.raw<(Balancer & { path: string })[]>([])
+  status = $state<'idle' | 'reading' | 'read' | 'absent' | 'failed'>('idle')
+  faults = $state.raw<Fault[]>([])
+
+  /** `/accounts/{id}/load_balancers`. */
+  get base(): string {
+    return `/accounts/${this.account?.id ?? ''}/load_balancers`
+  }
+
+  pool(key: string): Pool | undefined {
+    return this.pools.find((pool) => pool.id === key || pool.name === key)
+  }
+
+  monitor(key: string | null | undefined): Monitor | undefined {
+    return this.monitors.find((monitor) => monitor.id === key)
+  }
+
+  async choose(account: Named): Promise<void> {
+    this.account = account
+    await this.read()
+  }
+
+  async read(): Promise<void> {
+    if (this.status === 'idle') this.status = 'reading'
+    try {
+      const [accounts, zones] = await Promise.all([
+        call<Named[]>('GET', '/accounts'),
+        call<Named[]>('GET', '/zones'),
+      ])
+      this.accounts = accounts.result
+      this.zones = zones.result
+      const before = this.account
+      this.account = this.accounts.find((found) => found.id === before?.id) ?? this.accounts[0] ?? null
+      if (this.account === null) throw new Refusal(404, [{ code: 0, message: 'This token reaches no account.' }])
+      const scopes = this.zones.map((zone) => `/zones/${zone.id}/load_balancers`).concat(this.base)
+      const [monitors, pools, ...balancers] = await Promise.all([
+        call<Monitor[]>('GET', `${this.base}/monitors`),
+        call<Pool[]>('GET', `${this.base}/pools`),
+        ...scopes.map((scope) => call<Balancer[]>('GET', scope)),
+      ])
+      this.monitors = monitors.result
+      this.pools = pools.result
+      this.balancers = balancers.flatMap((found, at) =>
+        found.result.map((balancer) => ({ ...balancer, path: `${scopes[at]}/${balancer.id}` })),
+      )
+      this.faults = []
+      this.status = 'read'
+    } catch (error) {
+      this.faults = faultsOf(error)
+      this.status = error instanceof Refusal && error.unbuilt ? 'absent' : 'failed'
+    }
+  }
+}
+
+export const config = new Config()
+
+/** Short word for the eye, long for the ear: monitors have no name of their own. */
+export function monitorName(monitor: Monitor | undefined): string {
+  if (monitor === undefined) return 'none'
+  return monitor.description || `${monitor.type} ${monitor.path ?? ''}`.trim()
+}

@@ -1,0 +1,25 @@
+// What just happened, said once: in a corner for the eye, in a live region for the ear.
+
+class Toasts {
+  items = $state<{ id: number; text: string; warn: boolean }[]>([])
+  private next = 0
+
+  say(text: string, warn = false): void {
+    const id = this.next++
+    this.items.push({ id, text, warn })
+    // A warning stays until it is read.
+    if (!warn) setTimeout(() => this.drop(id), 5000)
+  }
+
+  drop(id: number): void {
+    this.items = this.items.filter((item) => item.id !== id)
+  }
+}
+
+export const toasts = new Toasts()
+
+/** Says that it is done, and every warning that came with it. */
+export function done(text: string, messages: string[]): void {
+  toasts.say(text)
+  for (const message of messages) toasts.say(message, true)
+}

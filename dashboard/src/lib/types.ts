@@ -1,0 +1,171 @@
+// What the API answers. Only what the page reads is named; everything else passes through whole.
+
+export type EndpointState = 'healthy' | 'critical' | 'unknown' | 'disabled' | 'draining'
+
+export interface LiveEndpoint {
+  name: string
+  address: string
+  port: number
+  state: EndpointState
+  reason: string
+  weight: number
+  open_requests: number
+  open_connections?: number
+  sessions: number
+  drain_seconds_left: number | null
+}
+
+export interface LivePool {
+  id: string
+  name: string
+  state: string
+  reason: string
+  endpoints: LiveEndpoint[]
+}
+
+export interface LiveBalancer {
+  id: string
+  name: string
+  state: string
+  pools: string[]
+}
+
+export interface Room {
+  name: string
+  status: string
+  seats: number
+  waiting: number
+  admitted_last_minute: number
+}
+
+export interface BrowserPool {
+  region: string
+  backend: string
+  ready: number
+  in_use: number
+  starting: number
+  max: number
+}
+
+export interface NodeState {
+  node: string
+  version: string
+  uptime_seconds: number
+  revision: number
+  load_balancers: LiveBalancer[]
+  pools: LivePool[]
+  rooms: Room[]
+  browsers: BrowserPool[]
+}
+
+export interface Rate {
+  requests?: number
+  errors_5xx?: number
+  p50_ms?: number | null
+  p99_ms?: number | null
+  in_flight?: number
+}
+
+export interface Figures extends Rate {
+  time: number
+  load_balancers: Record<string, Rate>
+  pools: Record<string, Rate & { endpoints?: Record<string, Rate> }>
+}
+
+export interface Named {
+  id: string
+  name: string
+}
+
+export interface Monitor {
+  id: string
+  description: string
+  type: string
+  method: string
+  path?: string
+  port: number | null
+  interval: number
+  timeout: number
+  retries: number
+  expected_codes?: string
+  expected_body?: string
+  consecutive_up: number
+  consecutive_down: number
+  follow_redirects?: boolean
+  allow_insecure?: boolean
+  header?: Record<string, string[]> | null
+}
+
+export interface Origin {
+  name: string
+  address: string
+  enabled: boolean
+  weight: number
+  port?: number | null
+  header?: { Host?: string[] } | null
+  [more: string]: unknown
+}
+
+export interface Pool {
+  id: string
+  name: string
+  description: string
+  enabled: boolean
+  origins: Origin[]
+  origin_steering?: { policy: string } | null
+  minimum_origins: number
+  monitor?: string | null
+}
+
+export interface Balancer {
+  id: string
+  name: string
+  description: string
+  enabled: boolean
+  proxied: boolean
+  default_pools: string[]
+  fallback_pool: string
+  steering_policy: string
+  random_steering?: { default_weight?: number; pool_weights?: Record<string, number> } | null
+  session_affinity: string
+  session_affinity_ttl?: number
+  session_affinity_attributes?: { drain_duration?: number; [more: string]: unknown } | null
+  rules?: unknown[]
+  pool_sets?: unknown[]
+  zone_name?: string
+}
+
+export interface Step {
+  step: string
+  text: string
+}
+
+export interface Candidate {
+  name: string
+  usable: boolean
+  state: string
+  reason: string
+  weight: number
+  probability: number
+  open?: number
+  rtt_ms?: number
+  distance_km?: number
+  shed?: number
+}
+
+export interface Explanation {
+  outcome: 'forward' | 'respond' | 'wait' | 'reject' | 'refuse' | 'bypass'
+  status: number | null
+  reason?: string
+  load_balancer: string | null
+  pool: string | null
+  fallback: boolean
+  endpoint: { name: string; address: string; port: number } | null
+  retry?: { name: string; address: string; port: number; pool: string } | null
+  session: { kind: string; kept: boolean; reason: string } | null
+  pools: Candidate[]
+  endpoints: Candidate[]
+  steps: Step[]
+  seed: number
+  approximate?: boolean
+}
