@@ -3,4 +3,7 @@ import 'uplot/dist/uPlot.min.css'
 import './app.css'
 import App from './App.svelte'
 
-mount(App, { target: document.getElementById('app')! })
+// The page says its name while the rest is on its way.
+const target = document.getElementById('app')!
+target.replaceChildren()
+mount(App, { target })

@@ -23,12 +23,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use usher_core::affinity::Pins;
-use usher_core::catalog::EndpointIx;
+use usher_core::catalog::{Address, EndpointIx};
 use usher_core::id::Id;
+use usher_core::probe::ProbeResult;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
-use usher_core::time::Mono;
+use usher_core::time::{Mono, Wall};
 
 use crate::access::Access;
 use crate::dashboard::{self, Dashboard};
@@ -76,8 +77,19 @@ pub trait Control: Send + Sync + 'static {
     fn draw(&self) -> u64;
     /// All metrics in the text format of Prometheus.
     fn metrics(&self) -> String;
+    /// The last results of probes at an endpoint of `pool`, newest first.
+    fn probed(&self, pool: Id, address: &Address, port: Option<u16>) -> Vec<Probed>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
+}
+
+/// One attempt of a monitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probed {
+    /// When it ended.
+    pub at: Wall,
+    /// How.
+    pub result: ProbeResult,
 }
 
 /// A snapshot and what is known beside it.

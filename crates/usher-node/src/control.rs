@@ -15,11 +15,11 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use usher_api::Desired;
 use usher_api::access::Access;
-use usher_api::server::{Answers, Control, Figures, View};
+use usher_api::server::{Answers, Control, Figures, Probed, View};
 use usher_api::wire::explain::Surroundings;
 use usher_api::wire::state::session_skew;
 use usher_core::affinity::Pins;
-use usher_core::catalog::{EndpointIx, Monitoring};
+use usher_core::catalog::{Address, EndpointIx, Monitoring};
 use usher_core::health::EndpointState;
 use usher_core::id::Id;
 use usher_core::region::Place;
@@ -31,6 +31,7 @@ use usher_edge::http::{Book, FrontMetrics, Ledger, Plane};
 use usher_edge::seal::Keys;
 
 use crate::pins::Presented;
+use crate::probes::Probes;
 
 /// The node as the API sees it.
 pub(crate) struct Shared {
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     version: &'static str,
     access: ArcSwap<Access>,
     desired: Arc<ArcSwap<Desired>>,
+    probes: Arc<Probes>,
     ready: watch::Receiver<bool>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
@@ -58,6 +60,7 @@ impl Shared {
         version: &'static str,
         access: Access,
         desired: Arc<ArcSwap<Desired>>,
+        probes: Arc<Probes>,
         ready: watch::Receiver<bool>,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
@@ -75,6 +78,7 @@ impl Shared {
             version,
             access: ArcSwap::from_pointee(access),
             desired,
+            probes,
             ready,
             stopping: AtomicBool::new(false),
             reloads,
@@ -231,6 +235,10 @@ impl Control for Shared {
             tracing::error!(%error, "metrics cannot be written");
         }
         text
+    }
+
+    fn probed(&self, pool: Id, address: &Address, port: Option<u16>) -> Vec<Probed> {
+        self.probes.of(pool, address, port)
     }
 
     fn figures(&self) -> Figures {

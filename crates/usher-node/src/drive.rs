@@ -24,6 +24,7 @@ use usher_edge::http::Plane;
 use usher_edge::resolve::Resolution;
 
 use crate::events;
+use crate::probes::Probes;
 
 /// Catalogs, probe results and resolutions that wait for the engine; senders wait beyond that.
 pub(crate) const INPUTS_MAX: usize = 256;
@@ -51,6 +52,8 @@ pub(crate) struct Drive {
     /// The catalog that the engine has and traffic does not have yet: snapshots are published at
     /// a bounded rate.
     pub(crate) unpublished: Option<NewCatalog>,
+    /// The last results, for those who ask.
+    pub(crate) probes: Arc<Probes>,
     pub(crate) orders: mpsc::Sender<ProbeOrder>,
     pub(crate) results: mpsc::Receiver<(ProbeId, ProbeResult)>,
     pub(crate) hosts: watch::Sender<BTreeSet<String>>,
@@ -92,7 +95,10 @@ impl Drive {
                     }
                     None => return,
                 },
-                Some((probe, result)) = self.results.recv() => Input::Probed { probe, result },
+                Some((probe, result)) = self.results.recv() => {
+                    self.probes.answered(probe, result);
+                    Input::Probed { probe, result }
+                }
                 Some(Resolution { host, resolvable }) = self.resolutions.recv() => {
                     Input::Resolved { host, resolvable }
                 }
@@ -154,6 +160,7 @@ impl Drive {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Probe(order) => {
+                self.probes.ordered(&order);
                 // The channel holds as many as the engine ever has under way. Should it be full all
                 // the same, the engine gives the attempt up after its timeout.
                 if let Err(error) = self.orders.try_send(order) {
@@ -161,7 +168,7 @@ impl Drive {
                 }
             }
             // An attempt runs for a few seconds at most; its result will be ignored.
-            Output::Cancel(_) => {}
+            Output::Cancel(probe) => self.probes.cancelled(probe),
             Output::Publish(snapshot) => {
                 let awaited = self
                     .unpublished

@@ -13,6 +13,7 @@ mod node;
 pub mod notify;
 mod pid_file;
 pub mod pins;
+mod probes;
 pub mod settings;
 mod trust;
 mod wanted;

@@ -43,6 +43,7 @@ use crate::handover::{Bequest, Estate, HandoverError, Heir, Predecessor, Program
 use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
 use crate::pid_file::PidFile;
+use crate::probes::Probes;
 use crate::settings::{self, Process};
 use crate::wanted::{Changed, Changes, Wanted};
 use crate::{pins, trust};
@@ -228,8 +229,10 @@ impl Node {
             addresses,
             tell_resolution,
         ));
+        let probes = Arc::new(Probes::default());
         let drive = Drive {
             engine,
+            probes: Arc::clone(&probes),
             plane: Arc::clone(&plane),
             catalogs: new_catalogs,
             questions: questioned,
@@ -252,6 +255,7 @@ impl Node {
             version,
             access(&process),
             desired,
+            probes,
             ready.clone(),
         );
         let api_open = watch::Sender::new(!follows);

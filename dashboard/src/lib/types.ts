@@ -166,6 +166,6 @@ export interface Explanation {
   pools: Candidate[]
   endpoints: Candidate[]
   steps: Step[]
-  seed: number
+  seed: number | string
   approximate?: boolean
 }

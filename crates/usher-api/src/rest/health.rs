@@ -1,15 +1,18 @@
 //! The health of a pool, as this node sees it.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Map, Value, json};
 use usher_core::health::EndpointState;
 use usher_core::snapshot::{EndpointHealth, PoolView, Snapshot};
-use usher_store::Kind;
+use usher_store::{Kind, Stamp};
 
 use super::resource::found;
 use super::{Call, Needs, Reply, Route};
 use crate::access::Product;
 use crate::envelope::ApiError;
+use crate::server::{Control, Probed};
 
 /// `GET path/health`.
 pub(crate) fn route(item: &str, prefix: &str) -> Route {
@@ -51,7 +54,7 @@ fn health(call: &Call) -> Result<Reply, ApiError> {
     Ok(Reply::result(&json!({
         "pool_id": id,
         "pop_health": places,
-        "usher": pool.map(|pool| of_pool(&pool)),
+        "usher": pool.map(|pool| of_pool(&*call.app.control, &pool)),
     })))
 }
 
@@ -70,10 +73,7 @@ fn place(snapshot: &Snapshot) -> String {
 }
 
 fn of_endpoint(health: &EndpointHealth) -> Value {
-    let rtt = health.rtt.map(|rtt| {
-        let tenths = (rtt.as_secs_f64() * 1e4).round() / 10.0;
-        format!("{tenths}ms")
-    });
+    let rtt = health.rtt.map(in_millis);
     json!({
         "healthy": health.state == EndpointState::Healthy,
         "failure_reason": health.reason_shown().as_str(),
@@ -82,10 +82,35 @@ fn of_endpoint(health: &EndpointHealth) -> Value {
     })
 }
 
-fn of_pool(pool: &PoolView<'_>) -> Value {
-    let states = pool.endpoints().map(
-        |(_, endpoint, health)| json!({"name": endpoint.name, "state": health.state.as_str()}),
-    );
+/// One of the last results.
+fn of_probe(probed: &Probed) -> Value {
+    json!({
+        "at": Stamp::from_micros(probed.at.as_millis() * 1000).to_string(),
+        "healthy": probed.result.passed(),
+        "failure_reason": probed.result.reason().as_str(),
+        "response_code": probed.result.status().unwrap_or(0),
+        "rtt": probed.result.rtt().map(in_millis),
+    })
+}
+
+/// `12.1ms`.
+fn in_millis(rtt: Duration) -> String {
+    let tenths = (rtt.as_secs_f64() * 1e4).round() / 10.0;
+    format!("{tenths}ms")
+}
+
+fn of_pool(control: &dyn Control, pool: &PoolView<'_>) -> Value {
+    let states = pool.endpoints().map(|(_, endpoint, health)| {
+        let results = control.probed(pool.id, &endpoint.address, endpoint.port);
+        let results: Vec<Value> = results.iter().map(of_probe).collect();
+        json!({
+            "name": endpoint.name,
+            "address": endpoint.address.to_string(),
+            "port": endpoint.port.unwrap_or(0),
+            "state": health.state.as_str(),
+            "results": results,
+        })
+    });
     let states: Vec<Value> = states.collect();
     let count = |state: &str| states.iter().filter(|it| it["state"] == state).count();
     json!({

@@ -280,6 +280,13 @@ PLACES = ["/", "/load-balancers", "/pools", "/monitors", "/explain", "/events", 
           "/monitors/new", "/pools/new", "/load-balancers/new"]
 
 
+async def picture(page, folder, place, form):
+    if folder:
+        word = "-".join(part[:14] for part in place.strip("/").split("/")) or "overview"
+        taken = await page.send("Page.captureScreenshot", captureBeyondViewport=True)
+        (folder / f"{word}-{form}.png").write_bytes(base64.b64decode(taken["data"]))
+
+
 async def shoot(page, folder):
     """Every page in every form: measured, and kept as a picture if a folder is named."""
     places = list(PLACES)
@@ -295,11 +302,26 @@ async def shoot(page, folder):
                 await page.until("document.querySelector('main h1')")
                 await page.until("!document.body.innerText.includes('Reading…')")
                 await page.fits(f"{place} at {width}")
-                if folder:
-                    word = "-".join(part[:14] for part in place.strip("/").split("/")) or "overview"
-                    picture = await page.send("Page.captureScreenshot", captureBeyondViewport=True)
-                    name = f"{word}-{width}-{scheme}.png"
-                    (folder / name).write_bytes(base64.b64decode(picture["data"]))
+                if place == "/explain":
+                    await page.click("button", "Explain")
+                    await page.text("Drawn with seed")
+                    await page.fits(f"an explanation at {width}")
+                await picture(page, folder, place, f"{width}-{scheme}")
+            # What lies over the page.
+            pool = next(place for place in places if place.startswith("/pools/") and place != "/pools/new")
+            await page.go(pool)
+            if await page.run("!!usher.find('button', 'Weights')"):
+                for button, word in (("Weights", "weights"), ("Drain", "drain")):
+                    await page.click("button", button)
+                    await page.until("document.querySelector('dialog[open]')")
+                    await page.fits(f"{word} at {width}")
+                    await picture(page, folder, word, f"{width}-{scheme}")
+                    await page.key("Escape")
+                    await page.until("!document.querySelector('dialog')", "the end of the dialog")
+            if width < 500:
+                await page.click("button", "Menu")
+                await page.there("link", "Overview")
+                await picture(page, folder, "menu", f"{width}-{scheme}")
     await page.look(1280, 800, "light")
 
 

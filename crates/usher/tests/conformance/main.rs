@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod dashboard;
 mod documents;
 mod grpc;
 mod handover;
