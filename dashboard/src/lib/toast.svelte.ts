@@ -8,7 +8,7 @@ class Toasts {
     const id = this.next++
     this.items.push({ id, text, warn })
     // A warning stays until it is read.
-    if (!warn) setTimeout(() => this.drop(id), 5000)
+    if (!warn) setTimeout(() => this.drop(id), 8000)
   }
 
   drop(id: number): void {

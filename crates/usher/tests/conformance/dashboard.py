@@ -223,13 +223,12 @@ async def change(page):
     # The floor of the interval is the operator's, and (retries + 1) x timeout must be less.
     await page.fill("Interval (seconds)", "2")
     await page.click("button", "Make monitor")
-    await page.text("Monitor made here is made")
+    await page.there("link", "made here")
 
     outside("endpoint")
     address, port = sys.stdin.readline().split()
     await page.go("/pools/new")
     await page.until("usher.find('heading', 'New pool')")
-    await page.run("usher.find('field', 'Name').closest('form') !== null")
     await page.fill("Name", "made")
     await page.choose("Monitor", "made here")
     await page.run(
@@ -238,7 +237,7 @@ async def change(page):
         "{el.value = value; el.dispatchEvent(new Event('input', {bubbles: true}))}}"
     )
     await page.click("button", "Make pool")
-    await page.text("Pool made is made")
+    await page.there("link", "made")
     await page.until("[...document.querySelectorAll('tbody tr')].some((row) => row.textContent.includes('made') && row.textContent.includes('healthy'))", "the pool to be healthy")
 
     await page.go("/load-balancers/new")
@@ -247,7 +246,7 @@ async def change(page):
     await page.choose("Keep visitors at their endpoint", "by cookie")
     await page.fill("Drain (seconds)", "120")
     await page.click("button", "Make load balancer")
-    await page.text("made.example.com is made")
+    await page.there("link", "made.example.com")
     outside("carries made.example.com")
 
     await page.click("link", "Pools")
