@@ -37,7 +37,7 @@ use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::rest::{App, Desired};
-use crate::wire::explain::Surroundings;
+use crate::wire::explain::{Surroundings, wall};
 use crate::wire::state::state;
 
 pub use crate::dashboard::{Answers, Figures};
@@ -256,7 +256,8 @@ async fn last_answer(
 
 /// The state of the node as scripts and the dashboard read it.
 pub(crate) fn state_of(control: &dyn Control, view: &View) -> serde_json::Value {
-    state(&view.snapshot, view, control.version(), control.uptime())
+    let (version, uptime) = (control.version(), control.uptime());
+    state(&view.snapshot, view, version, uptime, wall())
 }
 
 async fn no_route(uri: Uri) -> ApiError {

@@ -72,9 +72,10 @@ impl Probes {
     pub(crate) fn of(&self, pool: Id, address: &Address, port: Option<u16>) -> Vec<Probed> {
         let named = format!("pool-id: {:016x}", pool.short());
         let seen = self.seen();
-        let same = seen.results.iter().filter(|((agent, at, _), _)| {
-            at == address && agent.contains(&named)
-        });
+        let same = seen
+            .results
+            .iter()
+            .filter(|((agent, at, _), _)| at == address && agent.contains(&named));
         // A monitor may have a port of its own; then all endpoints at an address share its results.
         let own = |((_, _, at), _): &(&Target, &VecDeque<Probed>)| Some(*at) == port;
         let found = same.max_by_key(|found| (own(found), found.1.front().map(|it| it.at)));

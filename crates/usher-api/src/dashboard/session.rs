@@ -30,7 +30,6 @@ use usher_core::time::Mono;
 use super::Dashboard;
 use crate::access::{self, Denied};
 use crate::envelope::{ApiError, envelope, ok};
-use crate::wire::reader::Fault;
 
 /// How long a session lasts, from when the token was typed. A day at work; it is not prolonged.
 const LIFE: Duration = Duration::from_secs(8 * 3600);
@@ -209,12 +208,7 @@ async fn sign_in(
     let token = body.get("token").and_then(Value::as_str);
     let token = token.map(str::trim).filter(|token| !token.is_empty());
     let Some((token, bearer)) = token.and_then(|token| Some((token, bearer(token)?))) else {
-        return Err(ApiError::Invalid(vec![Fault {
-            pointer: "/token".to_owned(),
-            at_key: false,
-            place: String::new(),
-            message: "token is required".to_owned(),
-        }]));
+        return Err(ApiError::wrong("/token", "token is required"));
     };
     let headers_of_token = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
     let now = dashboard.control.now();

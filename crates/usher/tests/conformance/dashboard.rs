@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::process::Signal;
@@ -55,9 +55,11 @@ fn an_operator_does_a_days_work_in_the_browser() {
     let mut browser = Command::new(root().join(".tools/venv/bin/python"))
         .arg(root().join("crates/usher/tests/conformance/dashboard.py"))
         .args([CHROMIUM, &format!("http://{api}/"), TOKEN])
-        .args(std::env::var_os("USHER_SHOTS").iter().flat_map(|folder| {
-            [std::ffi::OsStr::new("--shots"), folder.as_os_str()]
-        }))
+        .args(
+            std::env::var_os("USHER_SHOTS")
+                .iter()
+                .flat_map(|folder| [std::ffi::OsStr::new("--shots"), folder.as_os_str()]),
+        )
         .args(["light", "watch", "explain", "change", "shoot", "lose"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -121,9 +123,16 @@ impl Scene {
     fn address_of(&self, pool: &str) -> String {
         let state = self.usher().state();
         let pools = state["pools"].as_array().expect("a list");
-        let pool = pools.iter().find(|found| found["name"] == pool).expect("there");
+        let pool = pools
+            .iter()
+            .find(|found| found["name"] == pool)
+            .expect("there");
         let endpoint = &pool["endpoints"][0];
-        format!("{}:{}", endpoint["address"].as_str().expect("text"), endpoint["port"])
+        format!(
+            "{}:{}",
+            endpoint["address"].as_str().expect("text"),
+            endpoint["port"]
+        )
     }
 }
 
@@ -181,7 +190,11 @@ fn files(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     let mut all = std::collections::BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("readable").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         if path.is_dir() {
             let below = files(&path).into_iter();
             all.extend(below.map(|(file, content)| (format!("{name}/{file}"), content)));
