@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use usher_core::catalog::Reference;
 use usher_core::id::Id;
 use usher_core::snapshot::{PoolView, Snapshot};
 use usher_core::time::Wall;
@@ -23,11 +24,12 @@ pub fn state(
 ) -> Value {
     let catalog = snapshot.catalog();
     let balancers = catalog.balancers().map(|(ix, balancer)| {
-        let pools: Vec<&str> = balancer
-            .pools
-            .iter()
-            .map(|pool| pool.text.as_str())
-            .collect();
+        // By name, however the load balancer was told of them: the API knows ids only.
+        let name = |pool: &'_ Reference| match catalog.pool_by_id(pool.id) {
+            Some(ix) => catalog.pool(ix).name.clone(),
+            None => pool.text.clone(),
+        };
+        let pools: Vec<String> = balancer.pools.iter().map(name).collect();
         json!({
             "id": balancer.id.to_string(),
             "name": balancer.name,

@@ -260,7 +260,9 @@ async def change(page):
     await page.text("sessions end in")
     await page.click("button", "Enable one")
     await page.click("button", "Enable endpoint")
-    await page.until("!document.body.innerText.includes('draining')", "the endpoint to be back")
+    await page.there("button", "Drain one")
+    await page.text("Used by")
+    await page.there("link", "made.example.com")
     await page.go("/audit")
     await page.text("made.example.com")
 
