@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Call, Needs, Reply, Route, openapi, route};
 use crate::access::Product;
-use crate::envelope::ApiError;
+use crate::envelope::{ApiError, messages};
 use crate::server::apart;
 use crate::wire::explain::{Question, wall};
 use crate::wire::state::state;
@@ -57,6 +57,6 @@ async fn explain(call: Call) -> Result<Reply, ApiError> {
     let view = control.view();
     let answer = question.answer(&view.snapshot, &view, control.now(), control.draw());
     answer
-        .map(|answer| Reply::result(&answer))
+        .map(|answer| Reply::Result(answer.to_string(), messages(question.notes()), None))
         .map_err(ApiError::Invalid)
 }
