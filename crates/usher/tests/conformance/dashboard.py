@@ -254,6 +254,8 @@ async def change(page):
     await page.click("button", "Weights")
     await page.text("Share now")
     await page.key("Escape")
+    # The dialog's end would take the next one along.
+    await page.until("!document.querySelector('dialog[open]')", "the dialog to be gone")
     await page.click("button", "Drain one")
     await page.text("last endpoint in service")
     await page.click("button", "Drain endpoint")
