@@ -134,6 +134,10 @@ impl Surroundings for Nobody {
         None
     }
 
+    fn locates(&self) -> bool {
+        false
+    }
+
     fn sessions(&self) -> Arc<HashMap<Id, u64>> {
         Arc::default()
     }
