@@ -17,6 +17,7 @@ pub mod decision;
 pub mod engine;
 pub mod health;
 pub mod id;
+pub mod lease;
 pub mod probe;
 pub mod region;
 pub mod request;
