@@ -4,6 +4,7 @@ import { createServer } from 'vite'
 
 const vite = await createServer({ appType: 'custom', server: { middlewareMode: true, ws: false }, logLevel: 'error' })
 after(() => vite.close())
+const { differences } = await vite.ssrLoadModule('/src/lib/differences.ts')
 const { inService, shares, weightFault } = await vite.ssrLoadModule('/src/lib/shares.ts')
 
 const up = (weight) => ({ weight, usable: true })
@@ -30,4 +31,23 @@ test('an endpoint whose first result is awaited gets nothing yet', () => {
   assert.ok(inService({ state: 'unknown', reason: 'no monitor' }))
   assert.ok(!inService({ state: 'unknown', reason: 'no result yet' }))
   assert.ok(!inService({ state: 'draining', reason: 'disabled, pins still hold' }))
+})
+
+test('a difference names the field that changed and nothing else', () => {
+  const one = { name: 'one', weight: 1, enabled: true }
+  const two = { name: 'two', weight: 1, enabled: true }
+  const pool = { name: 'eu', modified_on: 'a', origins: [one, two] }
+  const of = (after) => differences(pool, { ...pool, modified_on: 'b', ...after })
+  assert.deepEqual(of({}), [])
+  assert.deepEqual(of({ origins: [one, { ...two, weight: 0.5 }] }), [{ path: 'origins.two.weight', before: '1', after: '0.5' }])
+  assert.deepEqual(of({ origins: [two, one] }), [{ path: 'origins (order)', before: 'one, two', after: 'two, one' }])
+  assert.deepEqual(of({ origins: [one] }), [{ path: 'origins.two', before: JSON.stringify(two), after: '' }])
+  assert.deepEqual(of({ monitor: null }), [{ path: 'monitor', before: '', after: 'null' }])
+})
+
+test('what is made or deleted is shown field by field', () => {
+  assert.deepEqual(differences(undefined, { name: 'eu', enabled: false }), [
+    { path: 'name', before: '', after: 'eu' },
+    { path: 'enabled', before: '', after: 'false' },
+  ])
 })

@@ -12,6 +12,23 @@ export interface Answer<T> {
   /** Warnings: the call did what was asked, and this should be known. */
   messages: string[]
   total: number | null
+  /** Of a dry run: what would move. */
+  moves: Moves | null
+}
+
+/** What would move if a change were made. */
+export interface Moves {
+  /** By load balancer: the part of its requests that other endpoints would answer, 0..1. */
+  traffic: { load_balancer: string; share_moved: number }[]
+  sessions_cut: number
+  referenced_by: string[]
+}
+
+/** A change as it would be sent. */
+export interface Change {
+  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  path: string
+  body?: unknown
 }
 
 export class Refusal extends Error {
@@ -47,6 +64,7 @@ interface Envelope<T> {
   messages: { message: string }[]
   result: T
   result_info?: { total_count?: number }
+  dry_run?: Moves | null
 }
 
 async function exchange<T>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
@@ -84,6 +102,7 @@ async function exchange<T>(method: string, path: string, body?: unknown): Promis
     result: envelope.result,
     messages: (envelope.messages ?? []).map((message) => message.message),
     total: envelope.result_info?.total_count ?? null,
+    moves: envelope.dry_run ?? null,
   }
 }
 
@@ -95,6 +114,11 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
     if (error instanceof Refusal && error.faults.some((fault) => fault.code === 6003)) lost()
     throw error
   }
+}
+
+/** What a change would move; a refusal is that of the change itself. */
+export async function preview({ method, path, body }: Change): Promise<Moves | null> {
+  return (await call(method, `${path}?dry_run=true`, body)).moves
 }
 
 /** A call about the session itself. */

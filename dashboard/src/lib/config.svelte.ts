@@ -2,13 +2,14 @@
 // needs it and again after each change; the live state comes by the stream.
 
 import { type Fault, Refusal, call, faultsOf } from './api'
-import type { Balancer, Monitor, Named, Pool } from './types'
+import type { Balancer, Monitor, MonitorGroup, Named, Pool } from './types'
 
 class Config {
   account = $state.raw<Named | null>(null)
   accounts = $state.raw<Named[]>([])
   zones = $state.raw<Named[]>([])
   monitors = $state.raw<Monitor[]>([])
+  groups = $state.raw<MonitorGroup[]>([])
   pools = $state.raw<Pool[]>([])
   balancers = $state.raw<(Balancer & { path: string })[]>([])
   status = $state<'idle' | 'reading' | 'read' | 'absent' | 'failed'>('idle')
@@ -25,6 +26,10 @@ class Config {
 
   monitor(key: string | null | undefined): Monitor | undefined {
     return this.monitors.find((monitor) => monitor.id === key)
+  }
+
+  group(key: string | null | undefined): MonitorGroup | undefined {
+    return this.groups.find((group) => group.id === key)
   }
 
   async choose(account: Named): Promise<void> {
@@ -45,12 +50,14 @@ class Config {
       this.account = this.accounts.find((found) => found.id === before?.id) ?? this.accounts[0] ?? null
       if (this.account === null) throw new Refusal(404, [{ code: 0, message: 'This token reaches no account.' }])
       const scopes = this.zones.map((zone) => `/zones/${zone.id}/load_balancers`).concat(this.base)
-      const [monitors, pools, ...balancers] = await Promise.all([
+      const [monitors, groups, pools, ...balancers] = await Promise.all([
         call<Monitor[]>('GET', `${this.base}/monitors`),
+        call<MonitorGroup[]>('GET', `${this.base}/monitor_groups`),
         call<Pool[]>('GET', `${this.base}/pools`),
         ...scopes.map((scope) => call<Balancer[]>('GET', scope)),
       ])
       this.monitors = monitors.result
+      this.groups = groups.result
       this.pools = pools.result
       this.balancers = balancers.flatMap((found, at) =>
         found.result.map((balancer) => ({ ...balancer, path: `${scopes[at]}/${balancer.id}` })),
@@ -70,4 +77,9 @@ export const config = new Config()
 export function monitorName(monitor: Monitor | undefined): string {
   if (monitor === undefined) return 'none'
   return monitor.description || `${monitor.type} ${monitor.path ?? ''}`.trim()
+}
+
+export function groupName(group: MonitorGroup | undefined): string {
+  if (group === undefined) return 'monitor group'
+  return group.description || `group of ${group.members.length}`
 }

@@ -96,6 +96,20 @@ export interface Monitor {
   header?: Record<string, string[]> | null
 }
 
+/** A monitor in a group, and what its word counts. */
+export interface Member {
+  monitor_id: string
+  enabled: boolean
+  monitoring_only: boolean
+  must_be_healthy: boolean
+}
+
+export interface MonitorGroup {
+  id: string
+  description: string
+  members: Member[]
+}
+
 export interface Origin {
   name: string
   address: string
@@ -115,6 +129,7 @@ export interface Pool {
   origin_steering?: { policy: string } | null
   minimum_origins: number
   monitor?: string | null
+  monitor_group?: string | null
 }
 
 export interface Balancer {

@@ -1,10 +1,11 @@
 """Drives the dashboard as an operator does, with a real Chromium over its DevTools protocol.
 
-Usage: dashboard.py CHROMIUM BASE_URL TOKEN [--shots FOLDER] [STORY ...]
+Usage: dashboard.py CHROMIUM BASE_URL TOKEN [--axe SCRIPT] [--shots FOLDER] [STORY ...]
 
 Elements are found as a person or a screen reader finds them, by role and name. Waiting is done in
-the page, by its own changes. The program that runs this acts outside of the page: a line `do X` on
-stdout asks it to, and it answers with a line on stdin when it is done.
+the page, by its own changes, and for a condition, never for a time. The program that runs this acts
+outside of the page: a line `do X` on stdout asks it to, and it answers with a line on stdin when it
+is done. With axe-core, every page and dialog is held against WCAG 2.2 AA as well.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ import tempfile
 
 import websockets
 
-DEADLINE_MS = 20_000
+# For each condition. A machine that is slow gets there; one that never gets there is told apart.
+DEADLINE_MS = 120_000
 
 # Within the page: by role and name, and by waiting for its changes.
 HELPERS = """
@@ -27,13 +29,37 @@ window.usher = {
     const by = el.getAttribute('aria-labelledby')
     const label = el.getAttribute('aria-label') ?? (by && document.getElementById(by)?.textContent)
       ?? el.labels?.[0]?.textContent ?? el.textContent
-    return label.replace(/\\s+/g, ' ').trim()
+    return label.replace('(optional)', '').replace(/\\s+/g, ' ').trim()
   },
   scope() { return document.querySelector('dialog[open]') ?? document.body },
-  find(kind, name) {
+  all(kind) {
     const kinds = {button: 'button', link: 'a[href]', field: 'input,select,textarea', heading: 'h1,h2,h3'}
-    const all = [...this.scope().querySelectorAll(kinds[kind])].filter(this.seen)
-    return all.find((el) => this.name(el) === name) ?? all.find((el) => this.name(el).startsWith(name))
+    return [...this.scope().querySelectorAll(kinds[kind])].filter(this.seen)
+  },
+  find(kind, name) { return this.all(kind).find((el) => this.name(el) === name) },
+  // Another page is there once its address is: the page draws before anything else has its turn.
+  async turn(act, hash) {
+    if (hash === location.hash) return act()
+    await new Promise((done) => {
+      addEventListener('hashchange', () => setTimeout(done), {once: true})
+      act()
+    })
+  },
+  async click(kind, name) {
+    const el = await this.until(() => this.find(kind, name), `${kind} ${name}`)
+    if (kind === 'link' && el.pathname === location.pathname) await this.turn(() => el.click(), el.hash)
+    else el.click()
+  },
+  async fill(name, value) {
+    const el = await this.until(() => this.find('field', name), `field ${name}`)
+    el.focus()
+    el.value = value
+    for (const kind of ['input', 'change']) el.dispatchEvent(new Event(kind, {bubbles: true}))
+  },
+  async choose(name, words) {
+    const option = await this.until(
+      () => [...(this.find('field', name)?.options ?? [])].find((option) => option.text === words), `option ${words} of ${name}`)
+    await this.fill(name, option.value)
   },
   until(test, what) {
     return new Promise((done, failed) => {
@@ -55,14 +81,23 @@ window.usher = {
 class Page:
     """One tab."""
 
-    def __init__(self, socket):
+    def __init__(self, socket, axe=None):
         self.socket = socket
+        self.axe = axe
+        self.checked = 0
         self.calls = {}
         self.last = 0
         self.complaints = []
         self.received = 0
 
     async def listen(self):
+        try:
+            await self.hear()
+        finally:
+            for call in self.calls.values():
+                call.set_exception(ConnectionError("the browser has hung up"))
+
+    async def hear(self):
         async for message in self.socket:
             message = json.loads(message)
             if "id" in message:
@@ -101,26 +136,22 @@ class Page:
     async def there(self, kind, name):
         await self.until(f"!!usher.find({json.dumps(kind)}, {json.dumps(name)})", f"{kind} {name}")
 
+    async def call(self, what, *words):
+        return await self.run(f"usher.{what}({', '.join(json.dumps(word) for word in words)})")
+
     async def click(self, kind, name):
-        await self.there(kind, name)
-        await self.run(f"usher.find({json.dumps(kind)}, {json.dumps(name)}).click()")
+        await self.call("click", kind, name)
 
     async def fill(self, name, value):
-        await self.there("field", name)
-        found = f"usher.find('field', {json.dumps(name)})"
-        await self.run(
-            f"{{const el = {found}; el.focus(); el.value = {json.dumps(value)};"
-            "el.dispatchEvent(new Event('input', {bubbles: true}));"
-            "el.dispatchEvent(new Event('change', {bubbles: true}))}"
-        )
+        await self.call("fill", name, value)
 
     async def choose(self, name, option):
         """Takes the option of a select by its words."""
-        await self.there("field", name)
-        found = f"usher.find('field', {json.dumps(name)})"
-        await self.until(f"[...{found}.options].some((o) => o.text === {json.dumps(option)})", f"option {option}")
-        value = await self.run(f"[...{found}.options].find((o) => o.text === {json.dumps(option)}).value")
-        await self.fill(name, value)
+        await self.call("choose", name, option)
+
+    async def closed(self):
+        """No dialog is there any more."""
+        await self.until("!document.querySelector('dialog')", "the end of the dialog")
 
     async def key(self, key, code=None):
         for kind in ("keyDown", "keyUp"):
@@ -130,7 +161,8 @@ class Page:
                             windowsVirtualKeyCode=number)
 
     async def go(self, address):
-        await self.run(f"location.hash = {json.dumps(address)}")
+        address = json.dumps(f"#{address}")
+        await self.run(f"usher.turn(() => {{ location.hash = {address} }}, {address})")
 
     async def look(self, width, height, scheme):
         await self.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
@@ -149,6 +181,18 @@ class Page:
         assert nameless == [], f"{where}: without a name: {nameless}"
         headings = await self.run("document.querySelectorAll('h1').length")
         assert headings == 1, f"{where}: {headings} headings of the first rank"
+        if self.axe is None:
+            return
+        if not await self.run("'axe' in window"):
+            await self.run(f"{self.axe}; 0")
+        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+        rules = json.dumps({"runOnly": tags, "resultTypes": ["violations"]})
+        broken = await self.run(
+            f"axe.run(document, {rules}).then((found) => found.violations.flatMap(({{id, help, nodes}}) =>"
+            "nodes.map((node) => `${id}: ${help}: ${node.html.slice(0, 200)} ${node.failureSummary}`)))"
+        )
+        self.checked += 1
+        assert broken == [], f"{where}: " + "\n".join(broken)
 
 
 def outside(what):
@@ -159,7 +203,7 @@ def outside(what):
 
 async def sign_in(page, base, token):
     await page.send("Page.navigate", url=base)
-    await page.until("document.querySelector('input[name=token]')", "the sign-in page")
+    await page.until("window.usher && document.querySelector('input[name=token]')", "the sign-in page")
     await page.fill("API token", "not a token")
     await page.click("button", "Sign in")
     await page.text("This token opens nothing here")
@@ -210,13 +254,12 @@ async def explain(page):
 
 
 async def change(page):
-    """From nothing to traffic: a monitor, a pool, a load balancer; then a drain."""
+    """From nothing to traffic: a monitor, a group, a pool, a load balancer; then a drain."""
     await page.go("/monitors/new")
     await page.fill("Description", "made here")
     await page.fill("Interval (seconds)", "0")
     await page.click("button", "Make monitor")
     await page.until("document.activeElement.getAttribute('aria-invalid') === 'true'", "the focus on the fault")
-    await page.fill("Interval (seconds)", "1")
     await page.fill("Timeout (seconds)", "1")
     await page.fill("Retries", "0")
     await page.fill("Path", "/healthz")
@@ -225,17 +268,25 @@ async def change(page):
     await page.click("button", "Make monitor")
     await page.there("link", "made here")
 
+    await page.click("link", "New group")
+    await page.fill("Description", "both ways")
+    await page.choose("Add a monitor", "made here")
+    await page.choose("made here", "decides alone when it fails")
+    await page.click("button", "Make monitor group")
+    await page.there("link", "both ways")
+    await page.text("decides alone")
+
     outside("endpoint")
     address, port = sys.stdin.readline().split()
     await page.go("/pools/new")
-    await page.until("usher.find('heading', 'New pool')")
     await page.fill("Name", "made")
-    await page.choose("Monitor", "made here")
-    await page.run(
-        "{const [name, address, port] = document.querySelectorAll('ol li input');"
-        f"for (const [el, value] of [[name, 'one'], [address, {json.dumps(address)}], [port, '{port}']])"
-        "{el.value = value; el.dispatchEvent(new Event('input', {bubbles: true}))}}"
-    )
+    await page.choose("Monitor", "both ways")
+    for at, value in enumerate(("one", address, port)):
+        await page.until(f"document.querySelectorAll('ol li input')[{at}]", "the fields of the endpoint")
+        await page.run(
+            f"{{const el = document.querySelectorAll('ol li input')[{at}]; el.value = {json.dumps(value)};"
+            "el.dispatchEvent(new Event('input', {bubbles: true}))}"
+        )
     await page.click("button", "Make pool")
     await page.there("link", "made")
     await page.until("[...document.querySelectorAll('tbody tr')].some((row) => row.textContent.includes('made') && row.textContent.includes('healthy'))", "the pool to be healthy")
@@ -254,19 +305,41 @@ async def change(page):
     await page.click("button", "Weights")
     await page.text("Share now")
     await page.key("Escape")
-    # The dialog's end would take the next one along.
-    await page.until("!document.querySelector('dialog[open]')", "the dialog to be gone")
+    await page.closed()
+    # What would move is known before anything does, and so is a refusal.
+    await page.click("button", "Delete")
+    await page.until("usher.find('button', 'Delete pool')?.disabled", "the refusal foreseen")
+    await page.key("Escape")
+    await page.closed()
+    await page.click("button", "Disable pool")
+    await page.text("Traffic that moves")
+    await page.click("button", "Cancel")
+    await page.closed()
     await page.click("button", "Drain one")
     await page.text("last endpoint in service")
+    await page.text("Traffic that moves")
     await page.click("button", "Drain endpoint")
+    await page.closed()
     await page.text("sessions end in")
     await page.click("button", "Enable one")
     await page.click("button", "Enable endpoint")
+    await page.closed()
     await page.there("button", "Drain one")
     await page.text("Used by")
     await page.there("link", "made.example.com")
+
     await page.go("/audit")
     await page.text("made.example.com")
+    await page.until("document.querySelector('main details')", "a change")
+    await page.run("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
+    await page.text("origins.one.enabled")
+    await page.go("/events")
+    await page.choose("Endpoints", "endpoints that went down")
+    await page.until(
+        "document.querySelectorAll('main tbody tr').length > 0"
+        " && [...document.querySelectorAll('main tbody tr')].every((row) => row.textContent.includes('critical'))",
+        "only what went down",
+    )
 
 
 async def lose(page):
@@ -280,60 +353,83 @@ async def lose(page):
 
 
 PLACES = ["/", "/load-balancers", "/pools", "/monitors", "/explain", "/events", "/audit", "/tokens",
-          "/monitors/new", "/pools/new", "/load-balancers/new"]
+          "/monitors/new", "/monitors/groups/new", "/pools/new", "/load-balancers/new"]
+
+FORMS = [(width, height, scheme) for width, height in ((1280, 800), (390, 844)) for scheme in ("light", "dark")]
 
 
-async def picture(page, folder, place, form):
+async def picture(page, folder, word, form):
     if folder:
-        word = "-".join(part[:14] for part in place.strip("/").split("/")) or "overview"
         taken = await page.send("Page.captureScreenshot", captureBeyondViewport=True)
         (folder / f"{word}-{form}.png").write_bytes(base64.b64decode(taken["data"]))
 
 
 async def shoot(page, folder):
     """Every page in every form: measured, and kept as a picture if a folder is named."""
-    places = list(PLACES)
-    for kind in ("pools", "load-balancers"):
-        await page.go(f"/{kind}")
-        await page.until(f"document.querySelector('td.lead a[href^=\"#/{kind}/\"]')", kind)
-        places.append(await page.run(f"document.querySelector('td.lead a[href^=\"#/{kind}/\"]').hash.slice(1)"))
-    for width, height in ((1280, 800), (390, 844)):
-        for scheme in ("light", "dark"):
-            await page.look(width, height, scheme)
-            for place in places:
-                await page.go(place)
-                await page.until("document.querySelector('main h1')")
-                await page.until("!document.body.innerText.includes('Reading…')")
-                await page.fits(f"{place} at {width}")
-                if place == "/explain":
-                    await page.click("button", "Explain")
-                    await page.text("Drawn with seed")
-                    await page.fits(f"an explanation at {width}")
-                await picture(page, folder, place, f"{width}-{scheme}")
-            # What lies over the page.
-            pool = next(place for place in places if place.startswith("/pools/") and place != "/pools/new")
-            await page.go(pool)
-            if await page.run("!!usher.find('button', 'Weights')"):
-                for button, word in (("Weights", "weights"), ("Drain", "drain")):
-                    await page.click("button", button)
-                    await page.until("document.querySelector('dialog[open]')")
-                    await page.fits(f"{word} at {width}")
-                    await picture(page, folder, word, f"{width}-{scheme}")
-                    await page.key("Escape")
-                    await page.until("!document.querySelector('dialog')", "the end of the dialog")
-            if width < 500:
-                await page.click("button", "Menu")
-                await page.there("link", "Overview")
-                await picture(page, folder, "menu", f"{width}-{scheme}")
+    places = {place: "-".join(place.strip("/").split("/")) or "overview" for place in PLACES}
+    # One of each that is there, and what changes it.
+    for at, one in (("pools", "pools"), ("load-balancers", "load-balancers"), ("monitors", "monitors"),
+                    ("monitors", "monitors/groups")):
+        await page.go(f"/{at}")
+        found = f"[...document.querySelectorAll('td.lead a')].find((el) => el.hash.startsWith('#/{one}/'))"
+        place = await page.until(f"{found}?.hash.slice(1)", one)
+        places[place] = one.replace("/", "-") + "-one"
+        if not one.startswith("monitors"):
+            places[f"{place}/edit"] = one + "-edit"
+    # One that may be changed: it was made here and not declared in a file.
+    await page.go("/pools")
+    pool = await page.until("usher.find('link', 'made')?.hash.slice(1)", "a pool")
+    await page.run("usher.all('button').filter((el) => usher.name(el).startsWith('Dismiss')).forEach((el) => el.click())")
+    for width, height, scheme in FORMS:
+        form = f"{width}-{scheme}"
+        await page.look(width, height, scheme)
+        for place, word in places.items():
+            await page.go(place)
+            await page.until("document.querySelector('main h1')")
+            await page.until("!document.body.innerText.includes('Reading…')")
+            if place == "/explain":
+                await page.click("button", "Explain")
+                await page.text("Drawn with seed")
+            if place == "/audit":
+                await page.run("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
+            await page.fits(f"{place} in {form}")
+            await picture(page, folder, word, form)
+        # What lies over the page.
+        for place, button, word in ((pool, "Weights", "weights"), (pool, "Disable pool", "disable"),
+                                    (pool, "Delete", "delete"), (pool, "Drain", "drain"),
+                                    ("/tokens", "New token", "token")):
+            await page.go(place)
+            starts = json.dumps(button)
+            await page.until(f"usher.all('button').find((el) => usher.name(el).startsWith({starts}))", button)
+            await page.run(f"usher.all('button').find((el) => usher.name(el).startsWith({starts})).click()")
+            await page.until("document.querySelector('dialog[open]')", f"a dialog after {button}")
+            await page.until("!document.querySelector('[aria-busy=true]')", "what would move")
+            await page.fits(f"{word} in {form}")
+            await picture(page, folder, f"dialog-{word}", form)
+            await page.key("Escape")
+            await page.closed()
+        if width < 500:
+            await page.click("button", "Menu")
+            await page.there("link", "Overview")
+            await page.fits(f"the menu in {form}")
+            await picture(page, folder, "menu", form)
+            await page.click("button", "Menu")
     await page.look(1280, 800, "light")
+    if page.axe is None:
+        print("not held against WCAG: axe-core is not there (scripts/setup test installs it)", flush=True)
+    else:
+        print(f"{page.checked} views without a violation of WCAG 2.2 AA", flush=True)
 
 
 async def main(chromium, base, token, arguments):
-    folder = None
-    if arguments[:1] == ["--shots"]:
-        folder = pathlib.Path(arguments[1])
-        folder.mkdir(parents=True, exist_ok=True)
-        arguments = arguments[2:]
+    folder = axe = None
+    while arguments[0].startswith("--"):
+        option, value, *arguments = arguments
+        if option == "--axe":
+            axe = pathlib.Path(value).read_text()
+        else:
+            folder = pathlib.Path(value)
+            folder.mkdir(parents=True, exist_ok=True)
     stories = {"light": light, "watch": watch, "explain": explain, "change": change, "lose": lose,
                "shoot": lambda page: shoot(page, folder)}
     with tempfile.TemporaryDirectory(prefix="usher-chromium-") as home:
@@ -347,15 +443,15 @@ async def main(chromium, base, token, arguments):
             # Chromium says where it listens, and closes the pipe if it cannot.
             line = next(line for line in browser.stderr if "DevTools listening on " in line)
             address = line.split("DevTools listening on ")[1].strip()
-            async with websockets.connect(address, max_size=None) as socket:
+            async with websockets.connect(address, max_size=None, ping_interval=None) as socket:
                 page = Page(socket)
                 listener = asyncio.create_task(page.listen())
                 target = await page.send("Target.createTarget", url="about:blank")
                 await socket.close()
                 listener.cancel()
             address = address.rsplit("/devtools/", 1)[0] + f"/devtools/page/{target['targetId']}"
-            async with websockets.connect(address, max_size=None) as socket:
-                page = Page(socket)
+            async with websockets.connect(address, max_size=None, ping_interval=None) as socket:
+                page = Page(socket, axe)
                 listener = asyncio.create_task(page.listen())
                 for domain in ("Page", "Runtime", "Network", "Log"):
                     await page.send(f"{domain}.enable")

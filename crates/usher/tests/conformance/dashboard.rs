@@ -1,5 +1,6 @@
 //! The dashboard, driven in a real Chromium as an operator would, against real endpoints.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -52,14 +53,16 @@ fn an_operator_does_a_days_work_in_the_browser() {
         endpoints: endpoints.map(Some).into(),
         traffic: None,
     };
+    // As scripts/setup test installs it.
+    let axe = root().join("dashboard/node_modules/axe-core/axe.min.js");
     let mut browser = Command::new(root().join(".tools/venv/bin/python"))
         .arg(root().join("crates/usher/tests/conformance/dashboard.py"))
         .args([CHROMIUM, &format!("http://{api}/"), TOKEN])
-        .args(
-            std::env::var_os("USHER_SHOTS")
-                .iter()
-                .flat_map(|folder| [std::ffi::OsStr::new("--shots"), folder.as_os_str()]),
-        )
+        .args(option("--axe", axe.exists().then_some(axe.as_os_str())))
+        .args(option(
+            "--shots",
+            std::env::var_os("USHER_SHOTS").as_deref(),
+        ))
         .args(["light", "watch", "explain", "change", "shoot", "lose"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -75,6 +78,12 @@ fn an_operator_does_a_days_work_in_the_browser() {
         }
     }
     assert!(browser.wait().expect("a child").success());
+}
+
+fn option<'a>(name: &'a str, value: Option<&'a OsStr>) -> impl Iterator<Item = &'a OsStr> {
+    value
+        .into_iter()
+        .flat_map(move |value| [OsStr::new(name), value])
 }
 
 impl Scene {
@@ -171,7 +180,9 @@ impl Drop for Traffic {
 fn the_page_is_built_from_its_sources() {
     let folder = root().join("dashboard");
     if !folder.join("node_modules").exists() {
-        println!("not compared: dashboard/node_modules is not there (npm ci makes it)");
+        println!(
+            "not compared: dashboard/node_modules is not there (scripts/setup test installs it)"
+        );
         return;
     }
     let out = tempfile::tempdir().expect("a folder");
@@ -183,6 +194,12 @@ fn the_page_is_built_from_its_sources() {
         .expect("npx");
     assert!(built.success());
     assert_eq!(files(out.path()), files(&folder.join("dist")));
+    let tested = Command::new("node")
+        .args(["--test", "lib.test.js"])
+        .current_dir(&folder)
+        .status()
+        .expect("node");
+    assert!(tested.success());
 }
 
 /// Every file below, with its content.
