@@ -21,11 +21,11 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use usher_core::affinity::Pins;
 use usher_core::catalog::{Address, EndpointIx};
 use usher_core::id::Id;
-use usher_core::probe::ProbeResult;
+use usher_core::probe::{Probe, ProbeResult};
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
@@ -79,8 +79,20 @@ pub trait Control: Send + Sync + 'static {
     fn metrics(&self) -> String;
     /// The last results of probes at an endpoint of `pool`, newest first.
     fn probed(&self, pool: Id, address: &Address, port: Option<u16>) -> Vec<Probed>;
+    /// Carries these attempts out, a bounded number at once: each result comes with the place of its
+    /// attempt. What is wanted no more ends with the receiver.
+    fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
+}
+
+/// A probe that is carried out once.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// What to do.
+    pub probe: Arc<Probe>,
+    /// Further attempts, each after one that timed out. Range 0..=5.
+    pub retries: u32,
 }
 
 /// One attempt of a monitor.

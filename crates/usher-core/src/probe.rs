@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::{Address, MonitorKind};
+use crate::catalog::{Address, Endpoint, Monitor, MonitorKind, Pool};
 use crate::health::FailureReason;
 
 /// One attempt that was ordered. Never used twice in the life of an engine.
@@ -37,6 +37,62 @@ pub struct Probe {
     pub client_cert: Option<(String, String)>,
     /// Value of the `User-Agent` header. Fixed by Usher.
     pub user_agent: String,
+}
+
+impl Probe {
+    /// What `monitor` has done at `endpoint` of `pool`.
+    #[must_use]
+    pub fn of(monitor: &Monitor, pool: &Pool, endpoint: &Endpoint) -> Probe {
+        let (headers, port_default) = match &monitor.kind {
+            MonitorKind::Http(check) => (check.headers.as_slice(), 80),
+            MonitorKind::Https { check, .. } => (check.headers.as_slice(), 443),
+            MonitorKind::Tcp => (&[][..], 0),
+        };
+        let own = headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("host"))
+            .and_then(|(_, values)| values.first());
+        let set = endpoint.host_header.as_ref().or(own);
+        // A redirect can lead from plain HTTP to TLS.
+        let tls_possible = match &monitor.kind {
+            MonitorKind::Http(check) => check.follow_redirects,
+            MonitorKind::Https { .. } => true,
+            MonitorKind::Tcp => false,
+        };
+        let tls = tls_possible.then_some(&pool.tls);
+        Probe {
+            kind: monitor.kind.clone(),
+            address: endpoint.address.clone(),
+            port: monitor.port.or(endpoint.port).unwrap_or(port_default),
+            timeout: monitor.timeout,
+            host: set.cloned().unwrap_or_else(|| host_of(&endpoint.address)),
+            sni: tls.and_then(|tls| {
+                tls.sni
+                    .clone()
+                    .or_else(|| set.map(|host| without_port(host).to_owned()))
+            }),
+            ca: tls.and_then(|tls| tls.ca.clone()),
+            client_cert: tls.and_then(|tls| tls.client_cert.clone().zip(tls.client_key.clone())),
+            user_agent: format!(
+                "Mozilla/5.0 (compatible; Usher-Health/1.0; pool-id: {:016x})",
+                pool.id.short()
+            ),
+        }
+    }
+}
+
+fn host_of(address: &Address) -> String {
+    match address {
+        Address::Ip(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
+        Address::Ip(std::net::IpAddr::V4(_)) | Address::Host(_) => address.to_string(),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    }
 }
 
 /// One attempt to make.

@@ -12,16 +12,17 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use usher_api::Desired;
 use usher_api::access::Access;
-use usher_api::server::{Answers, Control, Figures, Probed, View};
+use usher_api::server::{Answers, Attempt, Control, Figures, Probed, View};
 use usher_api::wire::explain::Surroundings;
 use usher_api::wire::state::session_skew;
 use usher_core::affinity::Pins;
 use usher_core::catalog::{Address, EndpointIx, Monitoring};
 use usher_core::health::EndpointState;
 use usher_core::id::Id;
+use usher_core::probe::ProbeResult;
 use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Lookup, Snapshot};
@@ -30,6 +31,7 @@ use usher_edge::geo::Places;
 use usher_edge::http::{Book, FrontMetrics, Ledger, Plane};
 use usher_edge::seal::Keys;
 
+use crate::attempts::Attempts;
 use crate::pins::Presented;
 use crate::probes::Probes;
 
@@ -40,6 +42,7 @@ pub(crate) struct Shared {
     access: ArcSwap<Access>,
     desired: Arc<ArcSwap<Desired>>,
     probes: Arc<Probes>,
+    attempts: Attempts,
     ready: watch::Receiver<bool>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
@@ -74,6 +77,7 @@ impl Shared {
             version,
         }));
         Arc::new(Shared {
+            attempts: Attempts::new(Arc::clone(&plane)),
             plane,
             version,
             access: ArcSwap::from_pointee(access),
@@ -239,6 +243,10 @@ impl Control for Shared {
 
     fn probed(&self, pool: Id, address: &Address, port: Option<u16>) -> Vec<Probed> {
         self.probes.of(pool, address, port)
+    }
+
+    fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)> {
+        self.attempts.begin(wanted)
     }
 
     fn figures(&self) -> Figures {

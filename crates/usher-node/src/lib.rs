@@ -4,6 +4,7 @@
 //! number of times, stop it or have another process follow it ([`handover`]). [`settings::Process`] is what it starts from beside a catalog. It never
 //! reads a configuration file and never prints.
 
+mod attempts;
 mod control;
 mod drive;
 mod events;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Map, Value, json};
 use usher_core::health::EndpointState;
+use usher_core::probe::ProbeResult;
 use usher_core::snapshot::{EndpointHealth, PoolView, Snapshot};
 use usher_store::{Kind, Stamp};
 
@@ -84,12 +85,20 @@ fn of_endpoint(health: &EndpointHealth) -> Value {
 
 /// One of the last results.
 fn of_probe(probed: &Probed) -> Value {
+    let mut shown = of_result(&probed.result);
+    shown["at"] = Stamp::from_micros(probed.at.as_millis() * 1000)
+        .to_string()
+        .into();
+    shown
+}
+
+/// What one attempt has seen of an endpoint.
+pub(crate) fn of_result(result: &ProbeResult) -> Value {
     json!({
-        "at": Stamp::from_micros(probed.at.as_millis() * 1000).to_string(),
-        "healthy": probed.result.passed(),
-        "failure_reason": probed.result.reason().as_str(),
-        "response_code": probed.result.status().unwrap_or(0),
-        "rtt": probed.result.rtt().map(in_millis),
+        "healthy": result.passed(),
+        "failure_reason": result.reason().as_str(),
+        "response_code": result.status().unwrap_or(0),
+        "rtt": result.rtt().map(in_millis),
     })
 }
 

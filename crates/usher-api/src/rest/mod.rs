@@ -19,6 +19,7 @@ mod names;
 mod node;
 mod openapi;
 mod pools;
+mod previews;
 mod rate;
 mod references;
 mod regions;
@@ -49,6 +50,7 @@ use crate::wire::reader::ACCOUNT;
 use desired::Whole;
 pub use desired::{Assembler, Declared, Desired, account};
 use document::Field;
+use previews::Previews;
 use rate::Rates;
 
 /// What an answer will be.
@@ -62,6 +64,7 @@ pub(crate) struct App {
     pub(crate) control: Arc<dyn Control>,
     routes: Vec<Route>,
     rates: Rates,
+    pub(crate) previews: Previews,
 }
 
 /// One method of one path.
@@ -183,6 +186,7 @@ impl App {
             control,
             routes: routes(),
             rates: Rates::default(),
+            previews: Previews::default(),
         }
     }
 
@@ -382,6 +386,7 @@ pub(crate) fn routes() -> Vec<Route> {
         regions::routes,
         events::routes,
         node::routes,
+        previews::routes,
         unbuilt::routes,
     ] {
         all.extend(part());

@@ -3,7 +3,7 @@
 use usher_store::Kind;
 
 use super::resource::{self, Resource};
-use super::{Route, references, unbuilt};
+use super::{Route, previews, references};
 
 pub(crate) struct Monitors;
 
@@ -19,7 +19,7 @@ pub(crate) fn routes() -> Vec<Route> {
         all.extend(resource::routes::<Monitors>(&path, prefix));
         let item = format!("{path}/{{monitor_id}}");
         all.push(references::route::<Monitors>(&item, prefix));
-        all.push(unbuilt::preview(&item, prefix, "monitor"));
+        all.push(previews::of_monitor(&item, prefix));
     }
     all
 }

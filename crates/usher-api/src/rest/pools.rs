@@ -10,7 +10,7 @@ use super::desired::{Declared, Shown, Whole};
 use super::list::{PER_PAGE, Window, joined};
 use super::resource::{self, Resource, text};
 use super::write::{self, Verb};
-use super::{Call, Needs, Reply, Route, health, references, route, unbuilt};
+use super::{Call, Needs, Reply, Route, health, previews, references, route};
 use crate::access::Product;
 use crate::envelope::{ApiError, envelope, messages};
 use crate::wire::reader::Fault;
@@ -92,7 +92,7 @@ pub(crate) fn routes() -> Vec<Route> {
         let item = format!("{path}/{{pool_id}}");
         all.push(health::route(&item, prefix));
         all.push(references::route::<Pools>(&item, prefix));
-        all.push(unbuilt::preview(&item, prefix, "pool"));
+        all.push(previews::of_pool(&item, prefix));
     }
     all
 }

@@ -45,29 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Needs::Edit(Product::LoadBalancing),
         |_| refuse("verdicts of other probers are not built yet: this node goes by its own probes"),
     ));
-    for (base, prefix) in super::pools::BASES {
-        all.push(route(
-            Method::GET,
-            &format!("{base}/preview/{{preview_id}}"),
-            &format!("{prefix}get_preview"),
-            "Shows what a preview found (not built yet)",
-            Needs::Read(Product::LoadBalancing),
-            previews,
-        ));
-    }
     all
-}
-
-/// `POST path/preview`.
-pub(crate) fn preview(item: &str, prefix: &str, noun: &str) -> Route {
-    route(
-        Method::POST,
-        &format!("{item}/preview"),
-        &format!("{prefix}preview_{noun}"),
-        "Runs probes without saving the monitor (not built yet)",
-        Needs::Edit(Product::LoadBalancing),
-        previews,
-    )
 }
 
 fn both(
@@ -95,10 +73,6 @@ fn both(
             run,
         ));
     }
-}
-
-fn previews(_: Call) -> Pending {
-    refuse("previews are not built yet: attach the monitor, and look at the health of the pool")
 }
 
 fn notification(_: Call) -> Pending {

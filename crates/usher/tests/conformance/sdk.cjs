@@ -29,6 +29,14 @@ async function refused(status, code, call) {
   assert.fail(`not refused: ${code}`);
 }
 
+async function eventually(holds) {
+  const until = Date.now() + 60_000;
+  while (!(await holds())) {
+    assert.ok(Date.now() < until, `not in time: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 function ask() {
   const [host, port] = front.split(":");
   const headers = { Host: "shop.sdk.example" };
@@ -111,10 +119,15 @@ async function main() {
   const found = (await all(lb.searches.list({ account_id, query: "sho" }))).flatMap((page) => page.resources);
   assert.deepEqual(found.map((entry) => entry.resource_id), [made.id]);
 
-  // What is not there yet says so, at once and by name.
-  await refused(501, 10501, () => monitors.previews.create(monitor.id, { account_id, type: "http" }));
-  await refused(501, 10501, () => pools.health.create(left.id, { account_id, type: "http" }));
-  await refused(501, 10501, () => lb.previews.get("0".repeat(32), { account_id }));
+  await pools.edit(left.id, { account_id, monitor: monitor.id });
+
+  // Previews: settings are tried on the endpoints, and nothing is saved.
+  const tried = { account_id, type: "http", path: "/", expected_codes: "2xx" };
+  for (const preview of [await monitors.previews.create(monitor.id, tried), await pools.health.create(left.id, tried)]) {
+    assert.equal(preview.pools[left.id], left.name);
+    await eventually(async () => (await lb.previews.get(preview.preview_id, { account_id }))[left.id].healthy);
+  }
+  await refused(404, 1001, () => lb.previews.get("0".repeat(32), { account_id }));
 
   // Traffic reaches both pools.
   const seen = new Set();

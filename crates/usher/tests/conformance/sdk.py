@@ -27,6 +27,15 @@ def refused(kind, code, call):
     raise AssertionError(f"not refused: {code}")
 
 
+def eventually(holds):
+    until = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 # From nothing: the account is found, a zone is made.
 account = next(iter(client.accounts.list())).id
 assert client.accounts.get(account_id=account).name == "default"
@@ -104,11 +113,19 @@ assert len(lb.regions.list(account_id=account)["regions"]) == 13
 found = [entry for page in lb.searches.list(account_id=account, query="sho") for entry in page.resources]
 assert [entry.resource_id for entry in found] == [made.id], found
 
+pools.edit(left.id, account_id=account, monitor=monitor.id)
+
+# Previews: settings are tried on the endpoints, and nothing is saved.
+for preview in [
+    lb.monitors.previews.create(monitor.id, account_id=account, type="http", path="/", expected_codes="2xx"),
+    pools.health.create(left.id, account_id=account, type="http", path="/", expected_codes="2xx"),
+]:
+    assert preview.pools[left.id] == "left", preview
+    assert eventually(lambda: lb.previews.get(preview.preview_id, account_id=account)[left.id].healthy), preview
+refused(cloudflare.NotFoundError, 1001, lambda: lb.previews.get("0" * 32, account_id=account))
+
 # What is not there yet says so, at once and by name.
 for call in [
-    lambda: lb.monitors.previews.create(monitor.id, account_id=account, type="http"),
-    lambda: pools.health.create(left.id, account_id=account, type="http"),
-    lambda: lb.previews.get("0" * 32, account_id=account),
     lambda: lb.create(account_id=account, **whole),
 ]:
     assert refused(cloudflare.InternalServerError, 10501, call).status_code == 501
