@@ -8,18 +8,20 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 const CORE: &str = "usher-core";
 
 /// Crate, and the crates of ours that it may depend on.
-const PICTURE: [(&str, &[&str]); 9] = [
+const PICTURE: [(&str, &[&str]); 10] = [
     (CORE, &[]),
     ("usher-sim", &[CORE]),
     ("usher-store", &[CORE]),
-    ("usher-edge", &[CORE]),
+    ("usher-rooms", &[CORE]),
+    ("usher-edge", &["usher-rooms", CORE]),
     ("usher-browser", &[CORE]),
-    ("usher-api", &["usher-store", CORE]),
+    ("usher-api", &["usher-store", "usher-rooms", CORE]),
     (
         "usher-node",
         &[
             "usher-api",
             "usher-edge",
+            "usher-rooms",
             "usher-browser",
             "usher-store",
             CORE,
@@ -31,6 +33,7 @@ const PICTURE: [(&str, &[&str]); 9] = [
             "usher-node",
             "usher-api",
             "usher-edge",
+            "usher-rooms",
             "usher-browser",
             CORE,
         ],
