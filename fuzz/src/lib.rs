@@ -20,9 +20,11 @@ mod walk;
 
 mod rules;
 mod second;
+mod template;
 
 pub use rules::rules;
 pub use second::{requests_as_hyper, responses_as_hyper};
+pub use template::template;
 
 /// `input` is what a client sends.
 pub fn requests(input: &[u8]) {

@@ -10,6 +10,10 @@
 //!
 //! Nothing here decides who enters, reads a clock or draws a number: those come as arguments.
 
+pub mod json;
+pub mod page;
+pub mod template;
 pub mod view;
+pub mod words;
 
 pub use view::View;

@@ -177,7 +177,51 @@ pub struct Event {
     pub shuffle: bool,
 }
 
+impl Wait {
+    /// Minutes of `low_secs`, rounded up, at least 1.
+    #[must_use]
+    pub fn minutes_low(&self) -> u64 {
+        self.low_secs.div_ceil(60).max(1)
+    }
+
+    /// Minutes of `high_secs`, rounded up, never below [`Wait::minutes_low`].
+    #[must_use]
+    pub fn minutes_high(&self) -> u64 {
+        self.high_secs.div_ceil(60).max(self.minutes_low())
+    }
+}
+
 impl View<'_> {
+    /// Minutes that the quickest 25, 50 and 75 % wait at most; `None` unless who enters is drawn.
+    #[must_use]
+    pub fn percentiles(&self) -> Option<[u64; 3]> {
+        let drawn = self.wait.filter(|_| self.method == Method::Random);
+        drawn.and_then(|wait| wait.percentiles)
+    }
+
+    /// The wait as one number of minutes: of a draw the median; 0 while nobody can tell.
+    #[must_use]
+    pub fn wait_minutes(&self) -> u64 {
+        let median = self.percentiles().map(|percentiles| percentiles[1]);
+        median
+            .or(self.wait.map(|wait| wait.minutes))
+            .unwrap_or_default()
+    }
+
+    /// Minutes until the event starts, rounded up; `None` when none is to start.
+    #[must_use]
+    pub fn minutes_to_start(&self) -> Option<u64> {
+        let event = self.event.filter(|_| self.prequeueing())?;
+        Some(minutes(event.starts.since(self.now)))
+    }
+
+    /// Minutes until the event ends, rounded up; `None` when none acts.
+    #[must_use]
+    pub fn minutes_to_end(&self) -> Option<u64> {
+        let event = self.event.filter(|event| self.now < event.ends)?;
+        Some(minutes(event.ends.since(self.now)))
+    }
+
     /// True while the event has not started.
     #[must_use]
     pub fn prequeueing(&self) -> bool {
@@ -188,5 +232,43 @@ impl View<'_> {
     #[must_use]
     pub fn outside(&self) -> bool {
         self.stage != Stage::Active
+    }
+}
+
+fn minutes(duration: std::time::Duration) -> u64 {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    millis.div_ceil(60_000)
+}
+
+#[cfg(test)]
+impl View<'static> {
+    /// A visitor in the middle of a line.
+    pub(crate) fn in_line() -> View<'static> {
+        let now = Wall::from_millis(1_796_119_200_000);
+        View {
+            stage: Stage::Waiting,
+            method: Method::Fifo,
+            queue_all: false,
+            now,
+            last_updated: now,
+            refresh_secs: 20,
+            position: Some(42),
+            ahead_present: 41,
+            ahead_away: 3,
+            wait: Some(Wait {
+                low_secs: 290,
+                mid_secs: 400,
+                high_secs: 470,
+                minutes: 7,
+                percentiles: None,
+            }),
+            guaranteed_by: None,
+            moved: None,
+            claim_by: None,
+            reason: None,
+            event: None,
+            turnstile: "",
+            infinite_queue: false,
+        }
     }
 }
