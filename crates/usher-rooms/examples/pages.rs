@@ -9,7 +9,7 @@ use std::time::Duration;
 use usher_core::time::Wall;
 use usher_rooms::View;
 use usher_rooms::json::{self, Beside};
-use usher_rooms::page::{self, Facts, Preview, Shape, WELCOME};
+use usher_rooms::page::{self, Facts, Preview, WELCOME};
 use usher_rooms::view::{Method, Reason, Stage, Wait};
 use usher_rooms::words::Language;
 
@@ -50,9 +50,9 @@ fn main() -> std::io::Result<()> {
 fn views() -> Vec<(&'static str, View<'static>)> {
     let now = Wall::parse("2026-12-01T10:00:00Z").unwrap_or(Wall::from_millis(0));
     let later = |secs: u64| Some(now.after(Duration::from_secs(secs)));
-    let preview = |query: &str| match Preview::parse(query).map(|preview| preview.shape(now)) {
-        Ok(Shape::Page(view)) => view,
-        _ => unreachable!("the query asks for a page"),
+    let preview = |query: &str| {
+        let preview = Preview::parse(query).expect("a query of ours");
+        preview.view(now).expect("a query that waits")
     };
     let waiting = || preview("waitTime=12");
     let stage = |stage: Stage| View {

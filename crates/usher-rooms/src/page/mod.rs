@@ -11,7 +11,7 @@
 mod preview;
 mod shown;
 
-pub use preview::{POLICY as PREVIEW_POLICY, Preview, PreviewFault, Shape, WELCOME};
+pub use preview::{POLICY as PREVIEW_POLICY, Preview, PreviewFault, WELCOME};
 pub use shown::Shown;
 
 use std::sync::LazyLock;

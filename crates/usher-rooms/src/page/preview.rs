@@ -26,15 +26,6 @@ pub struct Preview {
     wait_minutes: u64,
 }
 
-/// What a preview shows.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
-    /// [`WELCOME`]: the visitor would not wait.
-    Welcome,
-    /// The page, of this view.
-    Page(View<'static>),
-}
-
 /// A word of the query that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value} is not {wanted}")]
@@ -91,13 +82,13 @@ impl Preview {
         Ok(preview)
     }
 
-    /// What the preview shows at `now`.
+    /// What the preview shows at `now`; `None` is [`WELCOME`]: the visitor would not wait.
     #[must_use]
-    pub fn shape(&self, now: Wall) -> Shape {
+    pub fn view(&self, now: Wall) -> Option<View<'static>> {
         let prequeueing = self.event == Some(false);
         let queues = self.force_queue || prequeueing;
         if self.method == Method::Passthrough && !queues {
-            return Shape::Welcome;
+            return None;
         }
         let stage = if prequeueing {
             Stage::Prequeue
@@ -123,7 +114,7 @@ impl Preview {
         };
         let shown = stage == Stage::Waiting;
         let hour = Duration::from_secs(3600);
-        Shape::Page(View {
+        Some(View {
             stage,
             method: self.method,
             queue_all: self.force_queue,

@@ -151,11 +151,8 @@ fn those_who_listen_hear_what_changed() {
 #[test]
 fn previews_show_what_their_query_asks_for() {
     let now = View::in_line().now;
-    let shape = |query: &str| Preview::parse(query).unwrap().shape(now);
-    let stage = |query: &str| match shape(query) {
-        Shape::Welcome => None,
-        Shape::Page(view) => Some(view.stage),
-    };
+    let view = |query: &str| Preview::parse(query).unwrap().view(now);
+    let stage = |query: &str| view(query).map(|view| view.stage);
     assert_eq!(stage(""), Some(Stage::Waiting));
     assert_eq!(stage("queueing_method=passthrough"), None);
     assert_eq!(
@@ -169,9 +166,7 @@ fn previews_show_what_their_query_asks_for() {
     assert_eq!(stage("queueing_method=passthrough&event=started"), None);
     assert_eq!(stage("queueing_method=reject"), Some(Stage::Rejected));
     assert_eq!(stage("queue_is_full=true"), Some(Stage::Full));
-    let Shape::Page(view) = shape("queueing_method=Random&waitTime=20&x=y") else {
-        panic!("a draw waits");
-    };
+    let view = view("queueing_method=Random&waitTime=20&x=y").unwrap();
     let wait = view.wait.unwrap();
     assert_eq!((wait.minutes, wait.percentiles), (20, Some([10, 20, 30])));
     for wrong in [
