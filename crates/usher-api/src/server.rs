@@ -20,8 +20,10 @@ use http::{StatusCode, Uri};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
 use usher_core::affinity::Pins;
 use usher_core::catalog::{Address, EndpointIx};
 use usher_core::id::Id;
@@ -159,7 +161,12 @@ impl fmt::Debug for dyn Control {
 type Shared = Arc<dyn Control>;
 
 /// Answers on `listener` until `stop` is done.
-pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Output = ()>) {
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    control: Shared,
+    stop: impl Future<Output = ()>,
+) {
     let app = router(control);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     tokio::pin!(stop);
@@ -182,28 +189,41 @@ pub async fn serve(listener: TcpListener, control: Shared, stop: impl Future<Out
                 continue;
             }
         };
-        let (stream, refused) = Lengths::new(Patient::new(stream));
-        let app = TowerToHyperService::new(app.clone());
-        let service = service_fn(move |request| {
-            let (app, refused) = (app.clone(), refused.next());
-            async move {
-                if refused {
-                    return Ok(closing(ApiError::TwoLengths.into_response()));
-                }
-                app.call(request).await
-            }
-        });
+        let (app, tls) = (app.clone(), tls.clone());
         tokio::spawn(async move {
             let _place = place;
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection to the API ended early");
+            let Some(tls) = tls else {
+                return converse(stream, app).await;
+            };
+            match tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                Ok(Ok(stream)) => converse(stream, app).await,
+                Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client of the API"),
+                Err(_) => tracing::debug!("a client of the API was too slow for TLS"),
             }
         });
+    }
+}
+
+/// Answers one connection until it ends.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
+    let (stream, refused) = Lengths::new(Patient::new(stream));
+    let app = TowerToHyperService::new(app);
+    let service = service_fn(move |request| {
+        let (app, refused) = (app.clone(), refused.next());
+        async move {
+            if refused {
+                return Ok(closing(ApiError::TwoLengths.into_response()));
+            }
+            app.call(request).await
+        }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection to the API ended early");
     }
 }
 

@@ -266,7 +266,7 @@ impl Node {
                 taken.extend(inherited.iter().map(|bequest| bequest.number));
                 let socket = inherited.and_then(|bequest| bequest.sockets.into_iter().next());
                 let open = api_open.subscribe();
-                Some(ApiServer::start(api, socket, &shared, open).await?)
+                Some(ApiServer::start(api, socket, &shared, &plane, open).await?)
             }
             None => None,
         };
@@ -534,12 +534,15 @@ impl Node {
         } else {
             Some(open_log(process)?)
         };
-        let old = self.process.api.as_ref().map(|api| api.listen);
+        let door = |api: &settings::Api| (api.listen, api.tls);
+        let old = self.process.api.as_ref().map(door);
         let api = match &process.api {
-            Some(api) if old == Some(api.listen) => None,
+            Some(api) if old == Some(door(api)) => None,
             Some(api) => {
                 let open = self.api_open.subscribe();
-                Some(Some(ApiServer::start(api, None, &self.shared, open).await?))
+                Some(Some(
+                    ApiServer::start(api, None, &self.shared, &self.plane, open).await?,
+                ))
             }
             None => Some(None),
         };
@@ -718,6 +721,7 @@ impl ApiServer {
         api: &settings::Api,
         inherited: Option<std::net::TcpListener>,
         shared: &Arc<Shared>,
+        plane: &Plane,
         mut open: watch::Receiver<bool>,
     ) -> Result<ApiServer, StartError> {
         let failed = |source| StartError::Api {
@@ -732,6 +736,9 @@ impl ApiServer {
         let address = listener.local_addr().map_err(failed)?;
         let socket = listener.as_fd().try_clone_to_owned().map_err(failed)?;
         let (stop, mut stopped) = oneshot::channel::<()>();
+        let tls = api.tls.then(|| plane.api_configs()).transpose();
+        let tls = tls.map_err(|error| failed(io::Error::other(error)))?;
+        let tls = tls.map(|configs| configs.acceptor());
         let shared: Arc<Shared> = Arc::clone(shared);
         let task = tokio::spawn(async move {
             let opened = tokio::select! {
@@ -743,7 +750,7 @@ impl ApiServer {
                     // Ends when the sender is dropped.
                     let _dropped = stopped.await;
                 };
-                server::serve(listener, shared, stop).await;
+                server::serve(listener, tls, shared, stop).await;
             }
         });
         Ok(ApiServer {

@@ -96,6 +96,8 @@ impl Default for Seal {
 pub struct Api {
     /// Where it listens. Port 0 takes a free port.
     pub listen: SocketAddr,
+    /// Speaks TLS, with the certificates of the HTTPS listeners. Default false.
+    pub tls: bool,
     /// Who may call it. Without any, only `/healthz` and `/readyz` answer.
     pub tokens: Vec<Token>,
 }

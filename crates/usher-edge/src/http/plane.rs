@@ -25,7 +25,7 @@ use super::settings::Settings;
 use crate::geo::Places;
 use crate::resolve::Addresses;
 use crate::seal::Keys;
-use crate::tls::{Certificates, ClientConfigs};
+use crate::tls::{Certificates, ClientConfigs, ServerConfigs};
 
 /// Everything that the front needs and does not make itself. The node fills it and keeps it true.
 #[derive(Debug)]
@@ -183,6 +183,15 @@ impl Plane {
     /// Certificates towards clients, whichever they are at the time of reading.
     pub(crate) fn certificates(&self) -> &Arc<ArcSwap<Certificates>> {
         &self.certificates
+    }
+
+    /// TLS of a listener for HTTP/1.1 alone that shows the certificates of the front.
+    ///
+    /// # Errors
+    /// As [`ServerConfigs::new`].
+    pub fn api_configs(&self) -> Result<ServerConfigs, rustls::Error> {
+        let configs = ServerConfigs::new(Arc::clone(&self.certificates))?;
+        Ok(configs.of_http1())
     }
 
     /// Trust towards endpoints now; probes share it.

@@ -206,6 +206,14 @@ impl ServerConfigs {
         Ok(ServerConfigs(Arc::new(config)))
     }
 
+    /// The same for a listener that speaks HTTP/1.1 and nothing else.
+    #[must_use]
+    pub fn of_http1(&self) -> ServerConfigs {
+        let mut config = ServerConfig::clone(&self.0);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        ServerConfigs(Arc::new(config))
+    }
+
     /// For one handshake.
     #[must_use]
     pub fn acceptor(&self) -> tokio_rustls::TlsAcceptor {

@@ -82,6 +82,8 @@ static API: Shape = Shape {
     name: "api",
     keys: &[
         built("listen"),
+        built("tls"),
+        built("allow_plain"),
         built("tokens"),
         unbuilt("public_origin", &[]),
         unbuilt("live_origin", &[]),
@@ -194,19 +196,27 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
     process.certificates = listed
         .filter_map(|item| read_certificate(item, folder))
         .collect();
+    let bare = certificates.is_none_or(|list| list.is_empty());
     if let Some(listen) = section("listen", &LISTEN) {
         process.listen.http = read_listeners(listen.get("http"), &mut taken);
         process.listen.https = read_listeners(listen.get("https"), &mut taken);
-        let bare =
-            !process.listen.https.is_empty() && certificates.is_none_or(|list| list.is_empty());
-        if let Some(https) = listen.get("https").filter(|_| bare) {
+        if let Some(https) = listen
+            .get("https")
+            .filter(|_| bare && !process.listen.https.is_empty())
+        {
             https.fault_at_key("has no certificate to show: list one in certificates");
         }
     }
     let proxies = root.get("trusted_proxies");
     let proxies = proxies.iter().flat_map(Cursor::list);
     process.front.trusted_proxies = proxies.filter_map(|item| network(&item)).collect();
-    process.api = section("api", &API).and_then(|api| read_api(&api, &mut taken));
+    if let Some(api) = section("api", &API) {
+        process.api = read_api(&api, &mut taken);
+        let tls = api.get("tls").filter(|tls| tls.flag() == Some(true));
+        if let Some(tls) = tls.filter(|_| bare) {
+            tls.fault_at_key("has no certificate to show: list one in certificates");
+        }
+    }
     if !process.listens() && ["listen", "api"].iter().all(|key| root.get(key).is_none()) {
         root.cursor()
             .note("nothing listens: name an address in listen or api");
@@ -413,6 +423,15 @@ fn read_api(api: &Object<'_>, taken: &mut Vec<SocketAddr>) -> Option<Api> {
     let listen = api
         .need("listen")
         .and_then(|value| read_listener(&value, taken));
+    let flag = |key| api.get(key).and_then(|value| value.flag()).unwrap_or(false);
+    let (tls, allow_plain) = (flag("tls"), flag("allow_plain"));
+    if let (Some(address), Some(value)) = (listen, api.get("listen"))
+        && !(address.ip().is_loopback() || tls || allow_plain)
+    {
+        value.fault(format_args!(
+            "{address} can be reached from other machines, and tokens would cross the network in the clear: set tls: true, or allow_plain: true where something else encrypts"
+        ));
+    }
     let (mut names, mut secrets) = (HashSet::new(), HashSet::new());
     let mut tokens = Vec::new();
     for item in api.get("tokens").iter().flat_map(Cursor::list) {
@@ -429,6 +448,7 @@ fn read_api(api: &Object<'_>, taken: &mut Vec<SocketAddr>) -> Option<Api> {
     }
     Some(Api {
         listen: listen?,
+        tls,
         tokens,
     })
 }

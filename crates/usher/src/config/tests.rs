@@ -199,7 +199,9 @@ fn listeners_that_take_from_each_other_are_a_fault() {
         ("0.0.0.0:80", "127.0.0.1:81", None),
         ("0.0.0.0:0", "127.0.0.1:0", None),
     ] {
-        let text = format!("listen: {{http: [\"{first}\"]}}\napi: {{listen: \"{second}\"}}");
+        let text = format!(
+            "listen: {{http: [\"{first}\"]}}\napi: {{listen: \"{second}\", allow_plain: true}}"
+        );
         let expected =
             fault.map(|fault| vec![format!("usher.yaml:2:15: api.listen {second} {fault}")]);
         assert_eq!(load_here(&text).err(), expected, "{text}");
@@ -319,6 +321,16 @@ fn the_kinds_of_faults() {
     refused(
         "listen:\n  https: [\"127.0.0.1:0\"]",
         &["2:3: listen.https has no certificate to show: list one in certificates"],
+    );
+    refused(
+        "api: {listen: \"192.0.2.1:8788\"}",
+        &[
+            "1:15: api.listen 192.0.2.1:8788 can be reached from other machines, and tokens would cross the network in the clear: set tls: true, or allow_plain: true where something else encrypts",
+        ],
+    );
+    refused(
+        "api: {listen: \"192.0.2.1:8788\", tls: true}",
+        &["1:33: api.tls has no certificate to show: list one in certificates"],
     );
     refused("a:\n\t- b", &["2:1: a tab cannot indent: use spaces"]);
 }

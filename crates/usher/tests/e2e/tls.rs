@@ -18,6 +18,10 @@ struct Site {
 
 /// `shop.example.com` and `other.example.com` with a certificate each, `*.wild.example.com` with one.
 fn site() -> Site {
+    site_with(|config| config)
+}
+
+fn site_with(change: impl FnOnce(Config) -> Config) -> Site {
     let authority = Authority::new();
     let names = [
         ("shop", HOST),
@@ -42,6 +46,7 @@ fn site() -> Site {
                 json!({"cert": format!("{file}.pem"), "key": format!("{file}.key")})
             })),
         );
+    let config = change(config);
     folder.write("usher.yaml", config.text());
     let usher = Usher::start_in(folder);
     Site {
@@ -259,4 +264,18 @@ fn why_an_endpoint_is_not_trusted_is_in_the_log_once() {
         Some(usher.stderr()).filter(|said| said.contains(&line))
     });
     assert_eq!(said.matches("TLS: ").count(), 1, "{said}");
+}
+
+#[test]
+fn the_api_shows_the_certificates_of_the_file() {
+    let site = site_with(|config| config.set(&["api", "tls"], json!(true)));
+    let address = site.usher.address("api");
+    // The client's own check of the name is half of the assertion.
+    let mut wire = site.authority.connect(address, HOST);
+    assert_eq!(wire.get(HOST, "/readyz").status(), 200);
+    // In the clear nothing is answered.
+    let mut plain = Wire::connect(address);
+    plain.send(format!("GET /readyz HTTP/1.1\r\nHost: {HOST}\r\n\r\n"));
+    let (told, _) = plain.rest();
+    assert!(!told.starts_with(b"HTTP"), "{told:?}");
 }
