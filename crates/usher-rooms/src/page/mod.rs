@@ -171,7 +171,7 @@ impl Slot {
             Slot::MovedHidden => hidden(shown.moved.is_none(), out),
             Slot::Notice => escape(shown.notice, out),
             Slot::NoticeHidden => hidden(shown.notice.is_empty(), out),
-            Slot::LinkHidden => hidden(!shown.turn || facts.repeatable, out),
+            Slot::LinkHidden => hidden(!shown.turn, out),
         }
     }
 }

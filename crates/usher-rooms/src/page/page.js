@@ -51,7 +51,10 @@ const call = (page) => {
   show(page);
   trouble("");
   for (const id of ["pause", "notify"]) get(id).hidden = true;
-  get("enter").hidden = false;
+  const link = get("enter");
+  link.hidden = false;
+  // A reload keeps the fragment, which the link would lose.
+  if (once === undefined) link.onclick = (event) => { event.preventDefault(); enter(); };
   if (document.hidden && "Notification" in window && Notification.permission === "granted") {
     try { new Notification(page.heading, { body: page.lead, lang: language }); } catch {}
   }
