@@ -5,6 +5,8 @@
 //! follows from one seed. After each step the [`model`], a second and simpler telling of the
 //! specification, must agree with what the engine published, and the invariants must hold.
 //!
+//! [`rooms`] does the same for a waiting room.
+//!
 //! Read [`World::run`] first. No product crate depends on this one.
 
 mod catalogs;
@@ -12,6 +14,7 @@ mod invariants;
 pub mod model;
 mod plan;
 mod rng;
+pub mod rooms;
 mod visits;
 mod world;
 

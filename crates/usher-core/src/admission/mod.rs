@@ -26,6 +26,8 @@ mod recover;
 mod room;
 mod settings;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use estimate::{Estimate, Percentiles, Reason, Shown};
@@ -358,6 +360,9 @@ pub enum Change {
         /// The new limit.
         limit: u64,
     },
+    /// Nothing but time has passed since the last durable change: so that a replay ends near the
+    /// moment at which the journal did.
+    Alive,
     /// Seats that were given away before a crash, and of which nothing is known, are no longer kept
     /// free.
     GhostsEnded,
@@ -365,7 +370,7 @@ pub enum Change {
     Recovered {
         /// Seats given away of which nothing is known.
         ghosts: u64,
-        /// They are kept free until then, ms.
+        /// They are kept free until then, ms; 0 when nothing was lost.
         until: u64,
         /// No seat is given away before, ms.
         seats_until_min: u64,

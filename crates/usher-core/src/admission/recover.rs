@@ -6,7 +6,7 @@
 //! cookie could be good. Presence is not in the journal at all: whoever was in line then is taken
 //! for heard of at the end of the down time.
 
-use super::room::{Room, Step};
+use super::room::{ALIVE_EVERY_MS, Room, Step};
 use super::{
     Answer, Change, Claims, Effect, Entry, Method, Person, Stamp, Standing, State, Visitor,
 };
@@ -172,7 +172,8 @@ impl Step<'_> {
         let stopped = self.room.clock;
         let ghosts = admitted_max.saturating_sub(self.room.admitted);
         let loss = ghosts > 0 || tail_ms > 0;
-        let tail = stopped.saturating_add(tail_ms);
+        // The latest moment of which a record may be missing.
+        let tail = stopped.saturating_add(tail_ms + 2 * ALIVE_EVERY_MS);
         self.emit(Change::Recovered {
             ghosts,
             until: if loss {
@@ -181,7 +182,7 @@ impl Step<'_> {
                 0
             },
             seats_until_min: if tail_ms > 0 {
-                tail.saturating_add(self.settings.keep_ms())
+                tail.min(self.now).saturating_add(self.settings.keep_ms())
             } else {
                 0
             },

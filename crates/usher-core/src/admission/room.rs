@@ -22,6 +22,8 @@ const COPY_BEHIND: u32 = 2;
 /// if it is as old as this, ms: requests that were on their way together are not.
 const COPY_AGE_MS: u64 = 60_000;
 const MINUTE_MS: u64 = 60_000;
+/// A journal is never silent for longer while anybody is in the room, but for a tick, ms.
+pub(super) const ALIVE_EVERY_MS: u64 = 1_000;
 
 /// The live state of one waiting room. See the module for how it is driven.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +40,8 @@ pub struct Room {
     /// Calls and direct admissions of the present second, for [`Pacing::Smooth`].
     paced: (u64, u64),
     pub(super) clock: u64,
+    /// Of the last durable effect, ms.
+    durable_at: u64,
     pub(super) stamp: Stamp,
     pub(super) last_ticket: u64,
     pub(super) admitted: u64,
@@ -113,6 +117,7 @@ impl Room {
         let now = self.clock;
         if effect.is_durable() {
             self.stamp.sequence += 1;
+            self.durable_at = now;
         }
         match effect.change {
             Change::Seated {
@@ -221,6 +226,8 @@ impl Room {
                     if person.state == State::Called {
                         person.until = 0;
                         person.state = if late { State::Away } else { State::Present };
+                        // Whoever was called in vain is not to lose by it.
+                        person.seen = if late { person.seen } else { now };
                         gone = late.then_some(*person);
                     }
                 });
@@ -232,6 +239,7 @@ impl Room {
                 self.per_minute_before = (self.per_minute, now.saturating_add(MINUTE_MS));
                 self.per_minute = limit;
             }
+            Change::Alive => {}
             Change::GhostsEnded => self.ghosts = 0,
             Change::Recovered { .. }
             | Change::Person(_)
@@ -625,6 +633,10 @@ impl Step<'_> {
     fn tick(&mut self) -> Answer {
         let present = self.room.line.present();
         self.room.rates.observe(self.now, present);
+        let silent_ms = self.now.saturating_sub(self.room.durable_at);
+        if self.room.people.len() > 0 && silent_ms >= ALIVE_EVERY_MS {
+            self.emit(Change::Alive);
+        }
         self.tick_within(WORK_OF_TICK)
     }
 
