@@ -65,6 +65,8 @@ pub struct RoomWorld {
     tickets: BTreeSet<u64>,
     called_total: std::collections::BTreeMap<Visitor, u64>,
     ghosts_until: u64,
+    /// A crash is due: the best moment is just after something that the journal may lose.
+    crash_due: bool,
     /// Until then, cookies from before a crash may know more than the room.
     unsettled_until: u64,
     tally: Tally,
@@ -93,10 +95,17 @@ impl RoomWorld {
 
     fn new(seed: u64) -> RoomWorld {
         let mut rng = Rng::new(seed);
-        let settings = settings(&mut rng);
+        let mut settings = settings(&mut rng);
+        let crashes = seed % 4 == 2;
+        if crashes {
+            // A crash shows in a room where every seat is wanted.
+            settings.method = Method::Fifo;
+            settings.total = rng.within(1, 5) as u64;
+            settings.per_minute = *rng.pick(&[6, 20, UNLIMITED, UNLIMITED]);
+        }
         let room = Room::default();
         let summary = room.summary(&settings, START);
-        let guests = (0..rng.within(5, 120))
+        let guests = (0..rng.within(if crashes { 40 } else { 5 }, 120))
             .map(|number| Guest {
                 visitor: Visitor::from_u128((u128::from(rng.draw()) << 64) | number as u128),
                 claims: None,
@@ -121,6 +130,7 @@ impl RoomWorld {
             tickets: BTreeSet::new(),
             called_total: std::collections::BTreeMap::new(),
             ghosts_until: 0,
+            crash_due: false,
             unsettled_until: 0,
             tally: Tally::default(),
         }
@@ -129,13 +139,14 @@ impl RoomWorld {
     /// A quarter of a second.
     fn turn(&mut self) -> Result<(), String> {
         self.now += TICK_MS;
-        if self.seed % 4 != 0 && self.rng.below(2_000) == 0 {
+        let world = self.seed % 4;
+        if (world == 1 || world == 3) && self.rng.below(2_000) == 0 {
             self.operator();
         }
-        if self.seed % 4 == 2 && self.rng.below(1_500) == 0 {
+        if world == 2 && std::mem::take(&mut self.crash_due) {
             self.crash()?;
         }
-        if self.seed % 4 == 3 && self.rng.below(1_500) == 0 {
+        if world == 3 && self.rng.below(1_500) == 0 {
             // A jump forward, as after a machine's sleep; back, the room takes for standing still.
             self.now += self.rng.below(20_000) as u64;
         }
@@ -191,7 +202,7 @@ impl RoomWorld {
             }
         }
         if self.settings.method == Method::Fifo
-            && let Some(last) = drawn.iter().filter_map(|who| self.room.find(*who)).last()
+            && let Some(last) = drawn.iter().rev().find_map(|who| self.room.find(*who))
             && let Some((first, _)) = self.present_in_room().first()
             && *first < last.ticket
         {
@@ -199,6 +210,14 @@ impl RoomWorld {
         }
         self.journal
             .extend(effects.iter().filter(|effect| effect.is_durable()));
+        for effect in effects.iter().filter(|effect| effect.is_durable()) {
+            let one_in = match effect.change {
+                Change::Alive => continue,
+                Change::Seated { .. } => 25,
+                _ => 400,
+            };
+            self.crash_due |= self.rng.below(one_in) == 0;
+        }
         if !drawn.is_empty() {
             self.summary = self.room.summary(&self.settings, self.now);
         }
@@ -249,7 +268,7 @@ impl RoomWorld {
         let mut limit = self.settings.per_minute;
         for (place, (_, value)) in self.limits.iter().enumerate() {
             let ended = self.limits.get(place + 1).map_or(u64::MAX, |next| next.0);
-            if ended + 60_000 > self.now {
+            if ended.saturating_add(60_000) > self.now {
                 limit = limit.max(*value);
             }
         }
