@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,13 +33,14 @@ use usher_core::region::Place;
 use usher_core::request::Headers;
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
+use usher_store::Stamp;
 
 use crate::access::Access;
 use crate::dashboard::{self, Dashboard};
 use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
-use crate::rest::{App, Desired};
+use crate::rest::{App, Desired, Letter};
 use crate::wire::explain::{Surroundings, wall};
 use crate::wire::state::state;
 
@@ -84,8 +86,26 @@ pub trait Control: Send + Sync + 'static {
     /// Carries these attempts out, a bounded number at once: each result comes with the place of its
     /// attempt. What is wanted no more ends with the receiver.
     fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)>;
+    /// Posts a message to a destination once. The error is for its operator.
+    fn post(&self, letter: Letter) -> Posted;
+    /// How the last messages to a destination went, as far as this process knows.
+    fn delivered(&self, destination: Id) -> Delivered;
+    /// Whether notifications may go to private addresses.
+    fn posts_privately(&self) -> bool;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
+}
+
+/// What became of a message.
+pub type Posted = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// How the last messages to a destination went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// When one arrived last.
+    pub success: Option<Stamp>,
+    /// When one did not arrive last.
+    pub failure: Option<Stamp>,
 }
 
 /// A probe that is carried out once.

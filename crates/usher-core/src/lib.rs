@@ -8,6 +8,7 @@
 //! first. The order of calls: an [`engine::Engine`] takes inputs, its outputs are drained, one of
 //! them publishes a snapshot, and any number of threads call [`snapshot::Snapshot::decide`] on it.
 
+pub mod address;
 pub mod admission;
 pub mod affinity;
 pub mod assume;

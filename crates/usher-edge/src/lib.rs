@@ -11,3 +11,4 @@ pub mod probe;
 pub mod resolve;
 pub mod seal;
 pub mod tls;
+pub mod webhook;

@@ -13,11 +13,11 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
-use usher_api::Desired;
 use usher_api::access::Access;
-use usher_api::server::{Answers, Attempt, Control, Figures, Probed, View};
+use usher_api::server::{Answers, Attempt, Control, Delivered, Figures, Posted, Probed, View};
 use usher_api::wire::explain::Surroundings;
 use usher_api::wire::state::session_skew;
+use usher_api::{Desired, Letter};
 use usher_core::affinity::Pins;
 use usher_core::catalog::{Address, EndpointIx, Monitoring};
 use usher_core::health::EndpointState;
@@ -34,6 +34,7 @@ use usher_edge::seal::Keys;
 use crate::attempts::Attempts;
 use crate::pins::Presented;
 use crate::probes::Probes;
+use crate::webhooks::Webhooks;
 
 /// The node as the API sees it.
 pub(crate) struct Shared {
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     desired: Arc<ArcSwap<Desired>>,
     probes: Arc<Probes>,
     attempts: Attempts,
+    webhooks: Arc<Webhooks>,
     ready: watch::Receiver<bool>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
@@ -64,6 +66,7 @@ impl Shared {
         access: Access,
         desired: Arc<ArcSwap<Desired>>,
         probes: Arc<Probes>,
+        webhooks: Arc<Webhooks>,
         ready: watch::Receiver<bool>,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
@@ -83,6 +86,7 @@ impl Shared {
             access: ArcSwap::from_pointee(access),
             desired,
             probes,
+            webhooks,
             ready,
             stopping: AtomicBool::new(false),
             reloads,
@@ -97,6 +101,10 @@ impl Shared {
 
     pub(crate) fn want(&self, desired: Desired) {
         self.desired.store(Arc::new(desired));
+    }
+
+    pub(crate) fn post_privately(&self, allow: bool) {
+        self.webhooks.allow_private(allow);
     }
 
     pub(crate) fn begin_stop(&self) {
@@ -247,6 +255,22 @@ impl Control for Shared {
 
     fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)> {
         self.attempts.begin(wanted)
+    }
+
+    fn post(&self, letter: Letter) -> Posted {
+        let webhooks = Arc::clone(&self.webhooks);
+        Box::pin(async move {
+            let posted = webhooks.post(&letter).await;
+            posted.map_err(|error| error.to_string())
+        })
+    }
+
+    fn delivered(&self, destination: Id) -> Delivered {
+        self.webhooks.delivered(destination)
+    }
+
+    fn posts_privately(&self) -> bool {
+        self.webhooks.allows_private()
     }
 
     fn figures(&self) -> Figures {

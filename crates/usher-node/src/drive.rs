@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use usher_api::Desired;
+use usher_api::{Desired, Happened};
 use usher_core::catalog::{Address, Catalog};
 use usher_core::engine::{Engine, Input, Known, Output, StateChange};
 use usher_core::health::{EndpointState, PoolState};
@@ -25,6 +25,7 @@ use usher_edge::resolve::Resolution;
 
 use crate::events;
 use crate::probes::Probes;
+use crate::webhooks::HAPPENED_MAX;
 
 /// Catalogs, probe results and resolutions that wait for the engine; senders wait beyond that.
 pub(crate) const INPUTS_MAX: usize = 256;
@@ -61,6 +62,8 @@ pub(crate) struct Drive {
     pub(crate) ready: watch::Sender<bool>,
     /// Where events are kept.
     pub(crate) desired: Arc<ArcSwap<Desired>>,
+    /// Those who tell others what happened.
+    pub(crate) happened: mpsc::Sender<Happened>,
     /// Whether an endpoint is draining, which ends at a time of day.
     pub(crate) drains: bool,
     /// When this process began: cookies of an earlier one are not counted.
@@ -157,6 +160,15 @@ impl Drive {
         self.deserted = deserted;
     }
 
+    /// Hands a change to those who tell it. Nothing waits for them.
+    fn tell(&self, change: &StateChange) {
+        if let Some(happened) = events::told(change, &self.plane.snapshot())
+            && self.happened.try_send(happened).is_err()
+        {
+            tracing::warn!("a change is not told to anybody: {HAPPENED_MAX} others wait to be");
+        }
+    }
+
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Probe(order) => {
@@ -184,6 +196,7 @@ impl Drive {
             }
             Output::Event(change) => {
                 log(&change);
+                self.tell(&change);
                 if let Some(store) = &self.desired.load().store
                     && let Some(event) = events::of(&change, &self.plane.snapshot())
                 {

@@ -3,9 +3,10 @@
 //! One is about an endpoint that became healthy or ceased to be, and shows its pool as it is then.
 
 use serde_json::{Value, json};
+use usher_api::{Happened, What};
 use usher_core::catalog::Pool;
 use usher_core::engine::StateChange;
-use usher_core::health::EndpointState;
+use usher_core::health::{EndpointState, PoolState};
 use usher_core::snapshot::{PoolView, Snapshot};
 use usher_store::{Event, EventKind, EventPart, Stamp};
 
@@ -54,6 +55,73 @@ pub(crate) fn of(change: &StateChange, snapshot: &Snapshot) -> Option<Event> {
         }));
     }
     Some(event(&view, wanted, healthy_count, parts, origins))
+}
+
+/// What those who want to be told may hear of `change`. First results after a start are no news
+/// while they are good, and neither is what an operator turns off, but for a whole pool.
+pub(crate) fn told(change: &StateChange, snapshot: &Snapshot) -> Option<Happened> {
+    let (pool_name, what) = match change {
+        StateChange::Endpoint {
+            pool,
+            endpoint,
+            address,
+            was,
+            now,
+            reason,
+            ..
+        } => {
+            let healthy = match (was, now) {
+                (EndpointState::Unknown, EndpointState::Healthy) => return None,
+                (_, EndpointState::Healthy) => true,
+                (_, EndpointState::Critical) => false,
+                (_, EndpointState::Unknown | EndpointState::Disabled | EndpointState::Draining) => {
+                    return None;
+                }
+            };
+            let what = What::Endpoint {
+                name: endpoint.clone(),
+                address: address.to_string(),
+                states: (was.as_str(), now.as_str()),
+                healthy,
+                reason: reason.as_str().to_owned(),
+            };
+            (pool, what)
+        }
+        StateChange::Pool {
+            pool,
+            was,
+            now,
+            reason,
+        } => (pool, of_pool(*was, *now, reason.to_string())?),
+    };
+    let catalog = snapshot.catalog();
+    let pool = catalog.pool(catalog.pool_by_name(pool_name)?);
+    Some(Happened {
+        at: Stamp::now(),
+        pool: pool.id,
+        pool_name: pool_name.clone(),
+        what,
+    })
+}
+
+fn of_pool(was: PoolState, now: PoolState, reason: String) -> Option<What> {
+    let serves = |state| match state {
+        PoolState::Healthy | PoolState::Degraded => Some(true),
+        PoolState::Critical => Some(false),
+        PoolState::Unknown | PoolState::Disabled => None,
+    };
+    if was == PoolState::Disabled || now == PoolState::Disabled {
+        return Some(What::Enablement {
+            enabled: now != PoolState::Disabled,
+        });
+    }
+    let healthy = serves(now).filter(|healthy| serves(was) != Some(*healthy))?;
+    let news = was != PoolState::Unknown || !healthy;
+    news.then(|| What::Pool {
+        states: (was.as_str(), now.as_str()),
+        healthy,
+        reason,
+    })
 }
 
 fn event(

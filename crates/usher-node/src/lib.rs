@@ -18,6 +18,7 @@ mod probes;
 pub mod settings;
 mod trust;
 mod wanted;
+mod webhooks;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

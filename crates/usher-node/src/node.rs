@@ -46,6 +46,7 @@ use crate::pid_file::PidFile;
 use crate::probes::Probes;
 use crate::settings::{self, Process};
 use crate::wanted::{Changed, Changes, Wanted};
+use crate::webhooks::{HAPPENED_MAX, Webhooks};
 use crate::{pins, trust};
 
 /// Why a configuration cannot be put in force.
@@ -230,7 +231,11 @@ impl Node {
             tell_resolution,
         ));
         let probes = Arc::new(Probes::default());
+        let webhooks = Arc::new(Webhooks::new(process.post_privately));
+        let (happened, to_tell) = mpsc::channel(HAPPENED_MAX);
+        tokio::spawn(Arc::clone(&webhooks).run(Arc::clone(&desired), to_tell));
         let drive = Drive {
+            happened,
             engine,
             probes: Arc::clone(&probes),
             plane: Arc::clone(&plane),
@@ -256,6 +261,7 @@ impl Node {
             access(&process),
             desired,
             probes,
+            webhooks,
             ready.clone(),
         );
         let api_open = watch::Sender::new(!follows);
@@ -423,6 +429,7 @@ impl Node {
             self.plane.log_to(access_log);
         }
         self.shared.admit(access(&process));
+        self.shared.post_privately(process.post_privately);
         self.listeners
             .commit(&self.front, prepared.listeners, process.shutdown.grace);
         if let Some(api) = prepared.api {

@@ -30,6 +30,8 @@ pub struct Process {
     pub api: Option<Api>,
     /// Where what the API creates is kept. `None` (the default): nothing can be created.
     pub store: Option<Place>,
+    /// Whether notifications may be posted to private addresses. Default false.
+    pub post_privately: bool,
     /// One line for each finished request. `None`: none is written. Default: JSON to stdout.
     pub access_log: Option<AccessLog>,
     /// How the process ends.
@@ -58,6 +60,7 @@ impl Default for Process {
             seal: Seal::default(),
             api: None,
             store: None,
+            post_privately: false,
             access_log: Some(AccessLog::default()),
             shutdown: Shutdown::default(),
             pid_file: None,

@@ -5,12 +5,14 @@
 //! begins. The same table is what the description of the API is made of, so no route can be
 //! missing from it.
 
+mod alerting;
 mod balancers;
 mod desired;
 mod document;
 mod events;
 mod fields;
 mod health;
+mod letters;
 mod list;
 mod monitor_groups;
 mod monitors;
@@ -18,6 +20,7 @@ mod moves;
 mod names;
 mod node;
 mod openapi;
+mod policies;
 mod pools;
 mod previews;
 mod rate;
@@ -27,6 +30,7 @@ mod resource;
 mod search;
 mod tokens;
 mod unbuilt;
+mod webhooks;
 mod write;
 mod zones;
 
@@ -50,6 +54,7 @@ use crate::wire::reader::ACCOUNT;
 use desired::Whole;
 pub use desired::{Assembler, Declared, Desired, account};
 use document::Field;
+pub use letters::{Happened, Letter, What, letters};
 use previews::Previews;
 use rate::Rates;
 
@@ -387,6 +392,8 @@ pub(crate) fn routes() -> Vec<Route> {
         events::routes,
         node::routes,
         previews::routes,
+        policies::routes,
+        webhooks::routes,
         unbuilt::routes,
     ] {
         all.extend(part());

@@ -9,23 +9,6 @@ use crate::envelope::ApiError;
 
 pub(crate) fn routes() -> Vec<Route> {
     let mut all = Vec::new();
-    let notifications = [
-        (
-            "/accounts/{account_id}/alerting/v3/policies",
-            "notification_policy",
-        ),
-        (
-            "/accounts/{account_id}/alerting/v3/destinations/webhooks",
-            "webhook_destination",
-        ),
-    ];
-    for (path, noun) in notifications {
-        let needs = [
-            Needs::Read(Product::Notifications),
-            Needs::Edit(Product::Notifications),
-        ];
-        both(&mut all, path, noun, needs, notification);
-    }
     let needs = [
         Needs::Read(Product::LoadBalancing),
         Needs::Edit(Product::LoadBalancing),
@@ -73,10 +56,6 @@ fn both(
             run,
         ));
     }
-}
-
-fn notification(_: Call) -> Pending {
-    refuse("notifications are not built yet: events tell what would be sent")
 }
 
 fn spectrum(_: Call) -> Pending {

@@ -40,7 +40,7 @@ fn texts(object: &reader::Object<'_>, key: &'static str) {
 }
 
 /// The shape of every object of the resources, for the reference.
-pub const SHAPES: [&reader::Shape; 27] = [
+pub const SHAPES: [&reader::Shape; 29] = [
     &zones::ZONE,
     &zones::UPSTREAM,
     &monitors::MONITOR,
@@ -50,6 +50,8 @@ pub const SHAPES: [&reader::Shape; 27] = [
     &pools::ORIGIN_STEERING,
     &pools::LOAD_SHEDDING,
     &pools::POOL_USHER,
+    &pools::NOTIFICATION_FILTER,
+    &pools::NOTIFICATION_PART,
     &pools::ORIGIN,
     &pools::ORIGIN_HEADER,
     &balancers::LOAD_BALANCER,

@@ -29,7 +29,7 @@ pub static POOL: Shape = Shape {
         unbuilt("check_regions", &[]),
         unbuilt("health_sources", &[]),
         built("notification_email"),
-        unbuilt("notification_filter", &["false"]),
+        built("notification_filter"),
         built("networks"),
         unbuilt("account", &["default"]),
         read_only("id"),
@@ -54,6 +54,18 @@ pub static LOAD_SHEDDING: Shape = Shape {
         built("session_percent"),
         built("session_policy"),
     ],
+};
+
+/// What of a pool is told to those who want to be told.
+pub static NOTIFICATION_FILTER: Shape = Shape {
+    name: "notification_filter of a pool",
+    keys: &[built("pool"), built("origin")],
+};
+
+/// What is told of the pool itself, or of its origins.
+pub static NOTIFICATION_PART: Shape = Shape {
+    name: "part of a notification_filter",
+    keys: &[built("disable"), built("healthy")],
 };
 
 /// What Usher adds to a pool: how to speak to its origins, and how they come into service.
@@ -179,13 +191,33 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
         let slow_start = usher.get("slow_start").and_then(|secs| secs.count(1, 3600));
         pool.slow_start = slow_start.map(|secs| Duration::from_secs(secs.into()));
     }
-    // Kept and shown again; nothing else comes of them.
-    let _ = object.text("notification_email");
+    if let Some(filter) = object
+        .get("notification_filter")
+        .and_then(|it| it.object(&NOTIFICATION_FILTER))
+    {
+        look_at_filter(&filter);
+    }
+    if let Some(address) = object.get("notification_email")
+        && address.text().is_some_and(|text| !text.is_empty())
+    {
+        address.note("is kept, and no mail is sent: a notification policy tells a webhook");
+    }
+    // Kept and shown again; nothing else comes of it.
     super::texts(&object, "networks");
     let origins = object.need("origins");
     let origins = origins.iter().flat_map(Cursor::list);
     pool.endpoints = origins.map(|origin| read_origin(&origin, id)).collect();
     pool
+}
+
+/// It is asked when something is told, from the document; here it only has to be right.
+fn look_at_filter(filter: &Object<'_>) {
+    for key in ["pool", "origin"] {
+        if let Some(part) = filter.get(key).and_then(|it| it.object(&NOTIFICATION_PART)) {
+            let _ = part.flag_or("disable", false);
+            let _ = part.flag_or("healthy", false);
+        }
+    }
 }
 
 fn read_monitoring(object: &Object<'_>) -> Monitoring {

@@ -43,7 +43,7 @@ pub(super) static ROOT: Shape = Shape {
         unbuilt("nodes", &[]),
         unbuilt("live_state", &["memory:"]),
         unbuilt("accounts", &[]),
-        unbuilt("notifications", &["false"]),
+        built("notifications"),
         unbuilt("waiting_rooms", &[]),
         unbuilt("browsers", &[]),
     ],
@@ -158,9 +158,14 @@ static STORE: Shape = Shape {
     keys: &[built("url")],
 };
 
+static NOTIFICATIONS: Shape = Shape {
+    name: "notifications",
+    keys: &[built("allow_private")],
+};
+
 /// The shape of every object of these sections, for the reference.
 #[cfg(test)]
-pub(super) const SHAPES: [&Shape; 14] = [
+pub(super) const SHAPES: [&Shape; 15] = [
     &ROOT,
     &NODE,
     &LISTEN,
@@ -175,6 +180,7 @@ pub(super) const SHAPES: [&Shape; 14] = [
     &GEO,
     &SECRETS,
     &STORE,
+    &NOTIFICATIONS,
 ];
 
 /// Where state is kept unless the file says otherwise.
@@ -273,6 +279,8 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
             Err(fault) => url.fault(fault.to_string().trim_start_matches("store ")),
         }
     }
+    let notifications = section("notifications", &NOTIFICATIONS);
+    process.post_privately = notifications.is_some_and(|it| it.flag_or("allow_private", false));
     process
 }
 

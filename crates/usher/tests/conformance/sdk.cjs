@@ -129,6 +129,27 @@ async function main() {
   }
   await refused(404, 1001, () => lb.previews.get("0".repeat(32), { account_id }));
 
+  // Notifications: a destination that answers, and a policy that names it.
+  const { destinations, policies } = client.alerting;
+  const hooks = destinations.webhooks;
+  const url = `http://127.0.0.1:${one}/hook`;
+  const hook = (await hooks.create({ account_id, name: "pager", url, secret: "open-sesame" })).id;
+  const called = await hooks.get(hook, { account_id });
+  assert(called.type === "generic" && called.last_success && !called.last_failure);
+  assert.equal((await hooks.update(hook, { account_id, name: "bell", url })).id, hook);
+  assert.deepEqual((await all(hooks.list({ account_id }))).map((found) => found.name), ["bell"]);
+  const mechanisms = { webhooks: [{ id: hook }] };
+  const alert = { alert_type: "load_balancing_health_alert", filters: { pool_id: [left.id] }, mechanisms };
+  const policy = (await policies.create({ account_id, name: "night", enabled: true, ...alert })).id;
+  assert.equal((await policies.update(policy, { account_id, description: "d" })).id, policy);
+  const night = await policies.get(policy, { account_id });
+  assert.deepEqual([night.name, night.description, night.filters.pool_id], ["night", "d", [left.id]]);
+  assert.deepEqual((await all(policies.list({ account_id }))).map((found) => found.id), [policy]);
+  await refused(412, 1005, () => hooks.delete(hook, { account_id }));
+  await policies.delete(policy, { account_id });
+  await hooks.delete(hook, { account_id });
+  await refused(404, 1001, () => hooks.get(hook, { account_id }));
+
   // Traffic reaches both pools.
   const seen = new Set();
   const until = Date.now() + 20_000;

@@ -130,6 +130,30 @@ for call in [
 ]:
     assert refused(cloudflare.InternalServerError, 10501, call).status_code == 501
 
+# Notifications: a destination that answers, and a policy that names it.
+hooks, policies = client.alerting.destinations.webhooks, client.alerting.policies
+hook = hooks.create(account_id=account, name="pager", url=f"http://127.0.0.1:{one}/hook", secret="open-sesame").id
+shown = hooks.get(hook, account_id=account)
+assert shown.type == "generic" and shown.last_success and not shown.last_failure, shown
+assert hooks.update(hook, account_id=account, name="bell", url=shown.url).id == hook
+assert [found.name for found in hooks.list(account_id=account)] == ["bell"]
+policy = policies.create(
+    account_id=account,
+    name="night",
+    enabled=True,
+    alert_type="load_balancing_health_alert",
+    filters={"pool_id": [left.id], "new_health": ["Unhealthy"]},
+    mechanisms={"webhooks": [{"id": hook}]},
+).id
+assert policies.update(policy, account_id=account, description="d").id == policy
+shown = policies.get(policy, account_id=account)
+assert (shown.name, shown.description, shown.filters.pool_id) == ("night", "d", [left.id]), shown
+assert [found.id for found in policies.list(account_id=account)] == [policy]
+refused(cloudflare.APIStatusError, 1005, lambda: hooks.delete(hook, account_id=account))
+policies.delete(policy, account_id=account)
+hooks.delete(hook, account_id=account)
+refused(cloudflare.NotFoundError, 1001, lambda: hooks.get(hook, account_id=account))
+
 # Traffic reaches both pools. A change is in force within a tenth of a second of its answer.
 host, port = front.rsplit(":", 1)
 

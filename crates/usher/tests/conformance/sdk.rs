@@ -24,7 +24,9 @@ fn the_typescript_client_does_everything_it_can() {
 
 fn drive(mut client: Command, script: &str) {
     let endpoints = ["one", "two"].map(Endpoint::named);
-    let config = Config::new().set(&["store"], json!({"url": "sqlite:var/usher.db"}));
+    let config = Config::new()
+        .set(&["store"], json!({"url": "sqlite:var/usher.db"}))
+        .set(&["notifications"], json!({"allow_private": true}));
     let usher = Usher::start(&config);
     let base = format!("http://{}/client/v4", usher.address("api"));
     client

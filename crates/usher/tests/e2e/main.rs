@@ -33,6 +33,7 @@ mod http2_hostile;
 mod http2_websocket;
 mod kit;
 mod metrics;
+mod notifications;
 mod previews;
 mod reload;
 mod routing;
