@@ -44,7 +44,7 @@ use crate::rest::{App, Desired, Letter};
 use crate::wire::explain::{Surroundings, wall};
 use crate::wire::state::state;
 
-pub use crate::dashboard::{Answers, Figures};
+pub use crate::dashboard::{Answers, Figures, SignIns};
 
 /// The largest body of a request.
 pub(crate) const BODY_MAX: usize = 1024 * 1024;
@@ -94,6 +94,8 @@ pub trait Control: Send + Sync + 'static {
     fn posts_privately(&self) -> bool;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
+    /// The people who are signed in to the dashboard.
+    fn sign_ins(&self) -> Arc<SignIns>;
 }
 
 /// What became of a message.

@@ -14,7 +14,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use usher_api::access::Access;
-use usher_api::server::{Answers, Attempt, Control, Delivered, Figures, Posted, Probed, View};
+use usher_api::server::{
+    Answers, Attempt, Control, Delivered, Figures, Posted, Probed, SignIns, View,
+};
 use usher_api::wire::explain::Surroundings;
 use usher_api::wire::state::session_skew;
 use usher_api::{Desired, Letter};
@@ -49,6 +51,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
     sessions: Arc<Sessions>,
+    sign_ins: Arc<SignIns>,
     registry: Mutex<Registry>,
 }
 
@@ -68,6 +71,7 @@ impl Shared {
         probes: Arc<Probes>,
         webhooks: Arc<Webhooks>,
         ready: watch::Receiver<bool>,
+        sign_ins: SignIns,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
         let sessions = Arc::new(Sessions::new(Arc::clone(&plane)));
@@ -91,6 +95,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             reloads,
             sessions,
+            sign_ins: Arc::new(sign_ins),
             registry: Mutex::new(registry),
         })
     }
@@ -271,6 +276,10 @@ impl Control for Shared {
 
     fn posts_privately(&self) -> bool {
         self.webhooks.allows_private()
+    }
+
+    fn sign_ins(&self) -> Arc<SignIns> {
+        Arc::clone(&self.sign_ins)
     }
 
     fn figures(&self) -> Figures {
