@@ -12,4 +12,4 @@ mod rest;
 pub mod server;
 pub mod wire;
 
-pub use rest::{Assembler, Declared, Desired, Happened, Letter, What, account, letters};
+pub use rest::{Assembler, Declared, Desired, Happened, Letter, What, account, inventory, letters};

@@ -3,15 +3,18 @@
 //! Each command is a file of its own; this one only says what the words are and which exit code an
 //! ending has: 0 done, 1 the user must change something, 2 wrong usage, 3 the environment failed.
 
+mod apply;
 mod check;
 mod config;
 mod demo;
 mod explain;
+mod export;
 mod remote;
 mod run;
 mod status;
 mod terminal;
 mod watch;
+mod yaml;
 
 use std::process::ExitCode;
 
@@ -38,6 +41,10 @@ enum Command {
     Check(check::Arguments),
     /// Say where one request would go, and why, without sending it
     Explain(explain::Arguments),
+    /// Make what the API of a running node manages what a file says; shows the plan first
+    Apply(apply::Arguments),
+    /// Write what the API of a running node manages as a file for 'usher apply'
+    Export(export::Arguments),
     /// Show the pools and endpoints of a running node
     Status(status::Arguments),
     /// Start two endpoints and a load balancer to play with
@@ -60,6 +67,16 @@ enum Ending {
 }
 
 impl Ending {
+    /// The same with words in front.
+    fn context(self, words: String) -> Ending {
+        match self {
+            Ending::Done | Ending::Refused => self,
+            Ending::Change(error) => Ending::Change(error.context(words)),
+            Ending::Usage(error) => Ending::Usage(error.context(words)),
+            Ending::Environment(error) => Ending::Environment(error.context(words)),
+        }
+    }
+
     fn exit(self) -> ExitCode {
         let (code, error) = match self {
             Ending::Done => return ExitCode::SUCCESS,
@@ -85,6 +102,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Apply(arguments) => apply::apply(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
         Command::Status(arguments) => status::status(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
     }

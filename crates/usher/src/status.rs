@@ -1,34 +1,140 @@
 //! `usher status`: what a running node thinks of its pools and endpoints.
+//!
+//! With `--watch` it asks each second, which is as often as the node's own page is told, and costs
+//! the node one answer. A node that is restarted, or that hands over, is asked until it is back.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::Ending;
-use crate::remote::{self, Api};
-use crate::terminal::{Table, Tone, colourful, paint, say_all, shown};
+use crate::remote::{Api, Node};
+use crate::terminal::{Table, Tone, colourful, paint, said, say_all, shown};
+
+/// Between two questions of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Clears a terminal, and goes to its beginning.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Example: `usher status --api http://127.0.0.1:8788`
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  USHER_TOKEN=... usher status --api http://127.0.0.1:8788")]
+#[command(after_help = "Examples:
+  USHER_TOKEN=... usher status --api http://127.0.0.1:8788
+  USHER_TOKEN=... usher status --watch | tee states.log")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     api: Api,
-    /// Print the state as JSON
+    /// Print the state as JSON; with --watch, a line each second
     #[arg(long)]
     json: bool,
+    /// Go on: on a terminal the table stays true, elsewhere each change of a state is a line
+    #[arg(long)]
+    watch: bool,
 }
 
 /// Asks and prints.
 pub(crate) fn status(arguments: &Arguments) -> Ending {
-    let token = arguments.api.token.as_deref();
-    let state = match remote::get(&arguments.api.api, token, "/usher/state") {
-        Ok(state) => state,
+    let asked = Node::at(&arguments.api.api, arguments.api.token.as_deref()).and_then(|node| {
+        let state = node.get(PATH)?;
+        Ok((node, state))
+    });
+    let (node, state) = match asked {
+        Ok(asked) => asked,
         Err(ending) => return ending,
     };
-    if arguments.json {
+    if arguments.watch {
+        watch(&node, state, arguments.json).unwrap_or_else(|ending| ending)
+    } else if arguments.json {
         say_all([format_args!("{state:#}")])
     } else {
         say_all(lines(&state, colourful()))
     }
+}
+
+/// Where the state is.
+const PATH: &str = "/usher/state";
+
+/// Shows the state for as long as somebody reads.
+fn watch(node: &Node, first: Value, json: bool) -> Result<Ending, Ending> {
+    let terminal = io::stdout().is_terminal();
+    let mut known = BTreeMap::new();
+    let mut away = false;
+    let mut asked = Ok(first);
+    loop {
+        let text = match asked {
+            Ok(state) => {
+                let back = std::mem::take(&mut away);
+                if json {
+                    format!("{state}\n")
+                } else if terminal {
+                    CLEAR.to_owned() + &lines(&state, colourful()).join("\n") + "\n"
+                } else {
+                    let changed = changes(&mut known, &state, back);
+                    changed.iter().map(|line| format!("{line}\n")).collect()
+                }
+            }
+            // Whoever restarts a node wants to see it come back.
+            Err(Ending::Environment(error)) => {
+                let told = std::mem::replace(&mut away, true) || json;
+                match told {
+                    true => String::new(),
+                    false => format!("{}; asking on\n", shown(&format!("{error:#}"))),
+                }
+            }
+            Err(ending) => return Err(ending),
+        };
+        if !text.is_empty() && !said(text)? {
+            return Ok(Ending::Done);
+        }
+        thread::sleep(WATCH_INTERVAL);
+        asked = node.get(PATH);
+    }
+}
+
+/// A line for each state that is not what it was; all of them at first. `back`: the node did not
+/// answer before.
+fn changes(known: &mut BTreeMap<String, String>, state: &Value, back: bool) -> Vec<String> {
+    let mut now = BTreeMap::new();
+    for balancer in array(&state["load_balancers"]) {
+        let name = format!("load balancer {}", text(&balancer["name"]));
+        now.insert(name, (text(&balancer["state"]), String::new()));
+    }
+    for pool in array(&state["pools"]) {
+        let name = text(&pool["name"]);
+        let own = (text(&pool["state"]), text(&pool["reason"]));
+        for endpoint in array(&pool["endpoints"]) {
+            let name = format!("endpoint {name}/{}", text(&endpoint["name"]));
+            now.insert(name, (text(&endpoint["state"]), reason(endpoint)));
+        }
+        now.insert(format!("pool {name}"), own);
+    }
+    let mut lines: Vec<String> = back
+        .then(|| "the node answers again".to_owned())
+        .into_iter()
+        .collect();
+    let gone = known.keys().filter(|name| !now.contains_key(*name));
+    lines.extend(gone.map(|name| format!("{name}: gone")));
+    for (name, (state, reason)) in &now {
+        let before = known.get(name);
+        if before == Some(state) {
+            continue;
+        }
+        let from = before.map_or(String::new(), |before| format!("{before} -> "));
+        let why = match reason.is_empty() {
+            true => String::new(),
+            false => format!(" ({reason})"),
+        };
+        lines.push(format!("{name}: {from}{state}{why}"));
+    }
+    *known = now
+        .into_iter()
+        .map(|(name, (state, _))| (name, state))
+        .collect();
+    lines
 }
 
 fn lines(state: &Value, colourful: bool) -> Vec<String> {
@@ -153,6 +259,35 @@ mod tests {
         });
         let shown = lines(&state, false).concat();
         assert!(!shown.contains(char::is_control), "{shown:?}");
+    }
+
+    #[test]
+    fn only_changes_are_lines() {
+        let state = |of_pool: &str, endpoint: &str| {
+            json!({"load_balancers": [{"name": "shop", "state": "healthy", "pools": ["eu"]}],
+                   "pools": [{"name": "eu", "state": of_pool, "reason": "", "endpoints": [
+                       {"name": endpoint, "state": "healthy", "reason": "No failures"}]}]})
+        };
+        let mut known = BTreeMap::new();
+        let mut told = |state: &Value, back| changes(&mut known, state, back);
+        assert_eq!(
+            told(&state("healthy", "a"), false),
+            [
+                "endpoint eu/a: healthy (No failures)",
+                "load balancer shop: healthy",
+                "pool eu: healthy"
+            ]
+        );
+        assert_eq!(told(&state("healthy", "a"), false), [""; 0]);
+        assert_eq!(
+            told(&state("critical", "b"), true),
+            [
+                "the node answers again",
+                "endpoint eu/a: gone",
+                "endpoint eu/b: healthy (No failures)",
+                "pool eu: healthy -> critical"
+            ]
+        );
     }
 
     #[test]

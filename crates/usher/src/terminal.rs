@@ -18,13 +18,33 @@ use crate::Ending;
 /// # Errors
 /// It cannot be written. A reader that went away is no error: it has seen enough.
 pub(crate) fn say(line: impl Display) -> Result<(), Ending> {
+    said(format_args!("{line}\n")).map(|_| ())
+}
+
+/// Prints text as it is on the standard output; how the command ends then.
+pub(crate) fn say_text(text: &str) -> Ending {
+    said(text).err().unwrap_or(Ending::Done)
+}
+
+/// Prints text; whether somebody still reads.
+///
+/// # Errors
+/// As [`say`].
+pub(crate) fn said(text: impl Display) -> Result<bool, Ending> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Ending::Environment(
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Ending::Environment(
             anyhow!(error).context("the standard output cannot be written to"),
         )),
-        _ => Ok(()),
     }
+}
+
+/// Prints a question on the standard error, which a pipe does not swallow.
+pub(crate) fn ask(question: &str) {
+    let mut err = io::stderr().lock();
+    let _closed = write!(err, "{question}").and_then(|()| err.flush());
 }
 
 /// Prints lines on the standard output; how the command ends then.

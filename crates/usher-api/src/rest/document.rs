@@ -71,6 +71,32 @@ pub(crate) fn canonical(value: &Map<String, Value>, fields: &[Field]) -> Map<Str
     whole
 }
 
+/// A canonical document without what it would have anyway.
+pub(crate) fn lean(whole: &Map<String, Value>, fields: &[Field]) -> Map<String, Value> {
+    let mut map = Map::new();
+    for field in fields {
+        let Some(value) = whole.get(field.name) else {
+            continue;
+        };
+        if !field.default.is_empty() && *value == default(field) {
+            continue;
+        }
+        let kept = match (field.kind, value) {
+            (Kind::Object(fields), Value::Object(map)) => lean(map, fields).into(),
+            (Kind::Objects(fields), Value::Array(items)) => {
+                let items = items.iter().map(|item| match item {
+                    Value::Object(map) => lean(map, fields).into(),
+                    other => other.clone(),
+                });
+                items.collect()
+            }
+            _ => value.clone(),
+        };
+        map.insert(field.name.to_owned(), kept);
+    }
+    map
+}
+
 fn default(field: &Field) -> Value {
     let value = serde_json::from_str(field.default).expect("a default is JSON");
     inside(&value, field.kind)
@@ -145,6 +171,18 @@ mod tests {
         );
         let again: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(canon(&again), text);
+    }
+
+    #[test]
+    fn what_is_lean_means_the_same() {
+        let value = json!({"name": "n", "port": 0, "ttl": 5, "items": [{"name": "a", "weight": 1}, {"name": "b", "weight": 2}]});
+        let whole = canonical(value.as_object().expect("an object"), OUTER);
+        let lean = lean(&whole, OUTER);
+        assert_eq!(
+            Value::from(lean.clone()).to_string(),
+            r#"{"name":"n","ttl":5,"items":[{"name":"a"},{"name":"b","weight":2}]}"#
+        );
+        assert_eq!(canonical(&lean, OUTER), whole);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod document;
 mod events;
 mod fields;
 mod health;
+pub mod inventory;
 mod letters;
 mod list;
 mod monitor_groups;

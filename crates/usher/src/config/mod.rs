@@ -5,6 +5,7 @@
 //! resources together, and the files that the text names. What only follows from a fault that has
 //! been told is left out, so that each line names something to change.
 
+mod apart;
 mod environment;
 mod files;
 mod inside;
@@ -25,6 +26,7 @@ use usher_core::catalog::Catalog;
 use usher_edge::geo::Places;
 use usher_node::settings::Process;
 
+pub(crate) use apart::Resources;
 use tree::{Flaw, Node, Position};
 
 /// The largest file that is read.
@@ -148,18 +150,7 @@ fn plain(error: &io::Error) -> String {
 /// See [`Faults`].
 pub(crate) fn load(path: &Path) -> Result<Loaded, Faults> {
     let name = path.display().to_string();
-    let read = |source| Faults::Read {
-        path: name.clone(),
-        source,
-    };
-    let file = std::fs::File::open(path).map_err(read)?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Faults::TooLarge { path: name });
-    }
+    let bytes = bytes_of(&name, std::fs::File::open(path))?;
     let variable = |name: &str| std::env::var(name).ok();
     load_bytes(
         &bytes,
@@ -169,6 +160,25 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Faults> {
             variable: &variable,
         },
     )
+}
+
+/// All that comes from there, if it is not too much.
+fn bytes_of(name: &str, from: io::Result<impl io::Read>) -> Result<Vec<u8>, Faults> {
+    let read = |source| Faults::Read {
+        path: name.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    from.map_err(read)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(Faults::TooLarge {
+            path: name.to_owned(),
+        });
+    }
+    Ok(bytes)
 }
 
 /// The folder of the file, made absolute so that it outlives a change of the working directory.
@@ -181,8 +191,14 @@ fn folder(path: &Path) -> PathBuf {
 }
 
 fn load_bytes(bytes: &[u8], source: &Source<'_>) -> Result<Loaded, Faults> {
+    let text = decoded(bytes, source.name)?;
+    load_text(text, source).map_err(Faults::Text)
+}
+
+/// The bytes as text.
+fn decoded<'b>(bytes: &'b [u8], name: &str) -> Result<&'b str, Faults> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => load_text(text, source).map_err(Faults::Text),
+        Ok(text) => Ok(text),
         Err(error) => {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let last = before.rsplit('\n').next().unwrap_or_default();
@@ -192,7 +208,7 @@ fn load_bytes(bytes: &[u8], source: &Source<'_>) -> Result<Loaded, Faults> {
                 column: narrow(last.chars().count() + 1),
             };
             let list = vec![(at, "not UTF-8 from here on".to_owned())];
-            Err(Faults::Text(Findings::new(source.name, list)))
+            Err(Faults::Text(Findings::new(name, list)))
         }
     }
 }
@@ -215,14 +231,7 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
         }
     };
     let mut faults: Vec<_> = flaws.into_iter().map(told).collect();
-    let at = |found: &reader::Fault, tree: &Node| {
-        let begins = tree.locate(&found.pointer, found.at_key);
-        let place = match (found.inside, tree.text(&found.pointer)) {
-            (0, _) | (_, None) => begins,
-            (skip, Some(value)) => inside::inside(text, begins, value, skip),
-        };
-        (place, found.to_string())
-    };
+    let at = |found: &reader::Fault, tree: &Node| placed(found, text, tree);
     match check(&tree, source) {
         Ok(Checked {
             catalog,
@@ -247,6 +256,16 @@ pub(crate) fn load_text(text: &str, source: &Source<'_>) -> Result<Loaded, Findi
             Err(Findings::new(source.name, faults))
         }
     }
+}
+
+/// Where the text says what was found, and what that is.
+fn placed(found: &reader::Fault, text: &str, tree: &Node) -> (Position, String) {
+    let begins = tree.locate(&found.pointer, found.at_key);
+    let place = match (found.inside, tree.text(&found.pointer)) {
+        (0, _) | (_, None) => begins,
+        (skip, Some(value)) => inside::inside(text, begins, value, skip),
+    };
+    (place, found.to_string())
 }
 
 struct Checked {

@@ -11,6 +11,7 @@ mod support;
 
 mod access_log;
 mod agreement;
+mod apply;
 mod bodies;
 mod check;
 mod client_framing;
