@@ -19,6 +19,7 @@ bench: ## usher beside haproxy and nginx: table on the terminal and in bench/RES
 	@scripts/setup bench
 	cargo build --release --locked --package usher --bin usher --example echo
 	python3 bench/run.py $(ARGS)
+	python3 bench/api.py
 
 soak: ## long runs: wide seeds (SEEDS=...), real load, fuzzing (SECONDS_EACH=... per target)
 	@scripts/setup test

@@ -9,6 +9,7 @@
 mod support;
 
 mod dashboard;
+mod described;
 mod documents;
 mod grpc;
 mod handover;
