@@ -55,6 +55,13 @@ pub(crate) struct Shared {
     registry: Mutex<Registry>,
 }
 
+/// What runs beside the front and answers the API, too.
+pub(crate) struct Services {
+    pub(crate) probes: Arc<Probes>,
+    pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) sign_ins: SignIns,
+}
+
 /// Configurations that came after the first.
 #[derive(Debug, Default)]
 pub(crate) struct Reloads {
@@ -68,10 +75,8 @@ impl Shared {
         version: &'static str,
         access: Access,
         desired: Arc<ArcSwap<Desired>>,
-        probes: Arc<Probes>,
-        webhooks: Arc<Webhooks>,
+        services: Services,
         ready: watch::Receiver<bool>,
-        sign_ins: SignIns,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
         let sessions = Arc::new(Sessions::new(Arc::clone(&plane)));
@@ -89,13 +94,13 @@ impl Shared {
             version,
             access: ArcSwap::from_pointee(access),
             desired,
-            probes,
-            webhooks,
+            probes: services.probes,
+            webhooks: services.webhooks,
             ready,
             stopping: AtomicBool::new(false),
             reloads,
             sessions,
-            sign_ins: Arc::new(sign_ins),
+            sign_ins: Arc::new(services.sign_ins),
             registry: Mutex::new(registry),
         })
     }

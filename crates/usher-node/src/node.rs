@@ -38,7 +38,7 @@ use usher_edge::seal::Keys;
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair, TrustProfile};
 use usher_store::StoreError;
 
-use crate::control::Shared;
+use crate::control::{Services, Shared};
 use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
 use crate::handover::{Bequest, Estate, HandoverError, Heir, Predecessor, Program, Successor};
 use crate::listeners::{Listeners, Prepared};
@@ -262,10 +262,12 @@ impl Node {
             version,
             access(&process),
             desired,
-            probes,
-            webhooks,
+            Services {
+                probes,
+                webhooks,
+                sign_ins: SignIns::inherited(sign_ins.iter().map(String::as_str), plane.now()),
+            },
             ready.clone(),
-            SignIns::inherited(sign_ins.iter().map(String::as_str), plane.now()),
         );
         let api_open = watch::Sender::new(!follows);
         let api = match &process.api {
