@@ -7,7 +7,7 @@ use crate::support::config::{HOST, TOKEN};
 use crate::support::{Config, Endpoint, Message, Usher, eventually};
 
 /// A node with a store and nothing declared but the zone.
-fn empty() -> Usher {
+pub(crate) fn empty() -> Usher {
     Usher::start(&with_store(Config::new()))
 }
 
@@ -28,7 +28,7 @@ fn told(answer: &Message) -> (u16, Value) {
 }
 
 /// Code and pointer of every error.
-fn errors(answer: &Message) -> (u16, Vec<(u64, String)>) {
+pub(crate) fn errors(answer: &Message) -> (u16, Vec<(u64, String)>) {
     let (status, body) = told(answer);
     let list = body["errors"].as_array().unwrap().iter();
     let list = list.map(|error| {
@@ -43,19 +43,19 @@ fn one(status: u16, code: u64, pointer: &str) -> (u16, Vec<(u64, String)>) {
 }
 
 impl Usher {
-    fn call(&self, method: &str, path: &str, body: &str) -> Message {
+    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Message {
         self.api(
             &format!("{method} /client/v4{path} HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"),
             body,
         )
     }
 
-    fn made(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn made(&self, path: &str, body: &Value) -> Value {
         result(&self.call("POST", path, &body.to_string()))
     }
 
     /// Where the resources of the only account are.
-    fn base(&self) -> String {
+    pub(crate) fn base(&self) -> String {
         let accounts = result(&self.call("GET", "/accounts", ""));
         format!(
             "/accounts/{}/load_balancers",
@@ -63,17 +63,17 @@ impl Usher {
         )
     }
 
-    fn zone(&self) -> String {
+    pub(crate) fn zone(&self) -> String {
         let zones = result(&self.call("GET", "/zones?name=example.com", ""));
         format!("/zones/{}", zones[0]["id"].as_str().unwrap())
     }
 }
 
-fn id(resource: &Value) -> &str {
+pub(crate) fn id(resource: &Value) -> &str {
     resource["id"].as_str().unwrap()
 }
 
-fn pool(name: &str) -> Value {
+pub(crate) fn pool(name: &str) -> Value {
     json!({"name": name, "origins": [{"name": "a", "address": "192.0.2.1"}]})
 }
 

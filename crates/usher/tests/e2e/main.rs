@@ -11,7 +11,9 @@ mod support;
 
 mod access_log;
 mod agreement;
+mod api_faults;
 mod apply;
+mod bad_input;
 mod bodies;
 mod check;
 mod client_framing;
