@@ -83,6 +83,8 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: &str) -> Monitor {
     let kind = object
         .get("type")
         .map_or(Some(Type::Http), |word| word.word(&TYPES));
+    // Read whatever the type is: it is kept, and in force once the type is another.
+    let allow_insecure = object.flag_or("allow_insecure", false);
     monitor.kind = match kind {
         Some(Type::Tcp) => {
             note_request_keys(&object);
@@ -90,7 +92,7 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: &str) -> Monitor {
         }
         Some(Type::Https) => MonitorKind::Https {
             check: read_check(&object),
-            allow_insecure: object.flag_or("allow_insecure", false),
+            allow_insecure,
         },
         // Of an unknown type: the fault is told, and its other fields are looked at all the same.
         Some(Type::Http) | None => MonitorKind::Http(read_check(&object)),
@@ -146,6 +148,17 @@ fn read_header((name, values): (&str, Cursor<'_>)) -> (String, Vec<String>) {
 }
 
 fn note_request_keys(object: &Object<'_>) {
+    // Without effect, and of the right type all the same: the type of a monitor may change.
+    for key in ["method", "path", "expected_codes", "expected_body"] {
+        let _text = object.text(key);
+    }
+    let _flag = object.flag_or("follow_redirects", false);
+    let headers = object.get("header");
+    let _headers: Vec<_> = headers
+        .iter()
+        .flat_map(Cursor::entries)
+        .map(read_header)
+        .collect();
     for value in REQUEST_KEYS.into_iter().filter_map(|key| object.get(key)) {
         // This is the method that the API itself shows for the type.
         if value.value() != "connection_established" {

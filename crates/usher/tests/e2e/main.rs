@@ -25,6 +25,7 @@ mod endpoint_faults;
 mod errors;
 mod explain;
 mod failover;
+mod fields;
 mod forwarding;
 mod geo;
 mod handover;
