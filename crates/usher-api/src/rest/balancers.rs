@@ -1,12 +1,10 @@
 //! Load balancers: of a zone, where traffic reaches them, and of an account.
 
-use http::Method;
 use serde_json::{Map, Value};
 use usher_store::{Kind, Stamp};
 
+use super::Route;
 use super::resource::{self, Resource};
-use super::{Call, Pending, Route};
-use crate::envelope::ApiError;
 
 pub(crate) struct Balancers;
 
@@ -28,22 +26,6 @@ impl Resource for Balancers {
 pub(crate) fn routes() -> Vec<Route> {
     let mut all = resource::routes::<Balancers>("/zones/{zone_id}/load_balancers", "");
     let path = "/accounts/{account_id}/load_balancers";
-    let of_account = resource::routes::<Balancers>(path, "account_");
-    all.extend(of_account.into_iter().map(|route| match route.method {
-        // There are none; what would make one asks for the private front.
-        Method::POST => Route {
-            run: private,
-            ..route
-        },
-        _ => route,
-    }));
+    all.extend(resource::routes::<Balancers>(path, "account_"));
     all
-}
-
-fn private(_: Call) -> Pending {
-    Box::pin(async {
-        let what = "a load balancer of an account is reached from private networks, which is not built yet; \
-                    create it in a zone";
-        Err(ApiError::Unbuilt(what.to_owned()))
-    })
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use usher_core::catalog::{
-    Balancer, Catalog, Draft, Endpoint, Monitor, MonitorGroup, Pool, Ssl, Zone,
+    Balancer, Catalog, Draft, Endpoint, HostPattern, Monitor, MonitorGroup, Pool, Ssl, Zone,
 };
 use usher_core::id::{Id, Kind as IdKind};
 use usher_core::time::Wall;
@@ -276,11 +276,13 @@ impl Whole<'_> {
             .chain(kept.map(|kept| Arc::new(Shown::of(kept))))
     }
 
-    /// Whether another resource of that kind is called so.
-    pub(crate) fn is_taken(&self, kind: Kind, name: &str, but: Id) -> bool {
+    /// Whether another resource of that kind is called so, among those of accounts or those of zones.
+    pub(crate) fn is_taken(&self, kind: Kind, name: &str, but: Id, of_account: bool) -> bool {
+        let of_kind = |scope: Scope| matches!(scope, Scope::Account(_)) == of_account;
         let declared = self.declared.shown.get(&kind).into_iter().flatten();
-        let mut declared = declared.filter(|shown| shown.id != but);
-        let mut kept = self.state.all(kind).filter(|kept| kept.id != but);
+        let mut declared = declared.filter(|shown| shown.id != but && of_kind(shown.scope));
+        let kept = self.state.all(kind);
+        let mut kept = kept.filter(|kept| kept.id != but && of_kind(kept.scope));
         declared.any(|shown| shown.name == name) || kept.any(|kept| kept.name == name)
     }
 
@@ -363,8 +365,15 @@ impl Whole<'_> {
     ) -> Option<Parsed> {
         let cursor = Cursor::root(report, document);
         let zone_name = zone.map_or("", |zone| zone.name.as_str());
-        let parsed = read(kind, &cursor, id, zone_name)?;
         let mut draft = self.declared.frame();
+        let parsed = match (kind, zone) {
+            (Kind::Balancer, None) => {
+                let balancer = balancers::read_private(&cursor, id);
+                draft.zones.push(stand_in());
+                Parsed::Balancer(as_if_of_zone(balancer))
+            }
+            _ => read(kind, &cursor, id, zone_name)?,
+        };
         draft.zones.extend(zone.cloned());
         let mut places = Places::default();
         let place = Place::of(&cursor);
@@ -380,7 +389,7 @@ impl Whole<'_> {
             self.add(&mut draft, target);
         }
         if let Some(name) = parsed.unique_name()
-            && self.is_taken(kind, name, id)
+            && self.is_taken(kind, name, id, zone.is_none())
         {
             let name_cursor = format!("{} {name:?} is not unique", kind_name(kind));
             report.fault(crate::wire::reader::Fault {
@@ -406,6 +415,26 @@ impl Whole<'_> {
         }
         Some(parsed)
     }
+}
+
+/// The zone in which a load balancer of an account is checked: it has none, and the core knows no
+/// other kind.
+const STAND_IN: &str = "account.invalid";
+
+fn stand_in() -> Zone {
+    Zone {
+        id: declared(IdKind::Zone, STAND_IN),
+        name: STAND_IN.to_owned(),
+        ssl: Ssl::Flexible,
+        always_use_https: false,
+        tls: Default::default(),
+    }
+}
+
+fn as_if_of_zone(mut balancer: Balancer) -> Balancer {
+    balancer.zone = STAND_IN.to_owned();
+    balancer.host = HostPattern::Exact(format!("balancer.{STAND_IN}"));
+    balancer
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -573,6 +602,10 @@ impl Assembler {
             for kept in state.all(kind) {
                 let known = self.read.remove(&(kind, kept.id));
                 let known = known.filter(|(revision, _)| *revision == kept.revision);
+                if matches!((kind, kept.scope), (Kind::Balancer, Scope::Account(_))) {
+                    // Nothing reaches it.
+                    continue;
+                }
                 let parsed = known.map(|(_, parsed)| parsed).or_else(|| {
                     let zone = match kept.scope {
                         Scope::Zone(zone) => zones.get(&zone).map_or("", String::as_str),

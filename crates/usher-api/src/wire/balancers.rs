@@ -1,5 +1,6 @@
 //! A load balancer: the fields of `/zones/{zone_id}/load_balancers`.
 
+use usher_core::address::is_open;
 use usher_core::catalog::{Affinity, Areas, Balancer, HostPattern, Reference};
 use usher_core::id::{Id, Kind};
 use usher_core::rules::{PoolMap, Rules};
@@ -31,7 +32,7 @@ pub static LOAD_BALANCER: Shape = Shape {
         built("rules"),
         built("usher"),
         built("ttl"),
-        unbuilt("location_strategy", &["pop", "proximity"]),
+        built("location_strategy"),
         built("networks"),
         unbuilt("account", &["default"]),
         read_only("id"),
@@ -45,6 +46,12 @@ pub static LOAD_BALANCER: Shape = Shape {
 pub static RANDOM_STEERING: Shape = Shape {
     name: "random_steering of a load balancer",
     keys: &[built("default_weight"), built("pool_weights")],
+};
+
+/// From where a client of the DNS front is taken to ask.
+pub static LOCATION_STRATEGY: Shape = Shape {
+    name: "location_strategy of a load balancer",
+    keys: &[built("mode"), built("prefer_ecs")],
 };
 
 /// What happens when all of the chosen pool fails a request.
@@ -81,6 +88,45 @@ pub(super) const POLICIES: [(&str, Word<PoolSteering>); 8] = [
 /// Its zone is left empty: which one it stands in depends on the zones there are.
 #[must_use]
 pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
+    read_of(cursor, id, name, true)
+}
+
+/// Reads a load balancer of an account: it has no zone, and what it is called is a private address
+/// or a label. Nothing reaches it yet, which is noted.
+#[must_use]
+pub fn read_private(cursor: &Cursor<'_>, id: Id) -> Balancer {
+    let balancer = read_of(cursor, id, None, false);
+    let Some(object) = cursor.quiet_object(&LOAD_BALANCER) else {
+        return balancer;
+    };
+    // That it is there and text has been looked at.
+    let name = object.get("name").filter(|name| name.value().is_string());
+    if let Some(name) = name
+        && !is_private_name(&balancer.name)
+    {
+        name.fault(format_args!(
+            "{:?} is neither a private address nor a label",
+            balancer.name
+        ));
+    }
+    let name = object.get("name");
+    name.unwrap_or_else(|| cursor.clone()).note(
+        "is a load balancer of an account, which is reached from private networks: this node has no way in for those",
+    );
+    balancer
+}
+
+fn is_private_name(name: &str) -> bool {
+    const LEN_MAX: usize = 253;
+    if let Ok(ip) = name.parse() {
+        return !is_open(ip);
+    }
+    let mut bytes = name.bytes();
+    (1..=LEN_MAX).contains(&name.len())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+fn read_of(cursor: &Cursor<'_>, id: Id, name: Option<&str>, of_zone: bool) -> Balancer {
     let mut balancer = Balancer {
         id,
         name: String::new(),
@@ -109,7 +155,11 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
         Some(key) => object.same_as_key("name", key),
         None => (balancer.name, balancer.host) = host(&object.need_text("name")),
     }
-    check_proxied(&object);
+    if of_zone {
+        check_proxied(&object);
+    } else {
+        let _ = object.flag_or("proxied", false);
+    }
     // Kept and shown again; nothing else comes of it.
     super::texts(&object, "networks");
     balancer.description = object.text_or("description", "");
@@ -162,6 +212,7 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
     {
         ttl.note("is for answers of the dns front: it has no effect on a proxied load balancer");
     }
+    look_at_location(&object);
     let rules = object.get("rules");
     let mode = balancer.affinity.mode;
     let rules = rules.map(|rules| rules::read(&rules, mode));
@@ -170,6 +221,33 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Balancer {
     let sets = sets.iter().flat_map(Cursor::list);
     balancer.pool_sets = sets.map(|set| pool_sets::read(&set)).collect();
     balancer
+}
+
+const MODES: [(&str, Word<bool>); 2] = [
+    ("pop", Word::Means(true)),
+    ("resolver_ip", Word::Means(false)),
+];
+
+const ECS: [(&str, Word<bool>); 4] = [
+    ("proximity", Word::Means(true)),
+    ("always", Word::Means(false)),
+    ("never", Word::Means(false)),
+    ("geo", Word::Means(false)),
+];
+
+/// Kept and shown again: only the DNS front would go by it.
+pub(super) fn look_at_location(object: &Object<'_>) {
+    let Some(strategy) = object.get("location_strategy") else {
+        return;
+    };
+    let Some(inner) = strategy.object(&LOCATION_STRATEGY) else {
+        return;
+    };
+    let mode = inner.get("mode").and_then(|word| word.word(&MODES));
+    let ecs = inner.get("prefer_ecs").and_then(|word| word.word(&ECS));
+    if mode == Some(false) || ecs == Some(false) {
+        strategy.note("is for the dns front: it has no effect on a proxied load balancer");
+    }
 }
 
 pub(super) fn pool(value: &Cursor<'_>) -> Reference {
@@ -295,7 +373,6 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "load balancer lb: location_strategy is not built yet",
                 "load balancer lb: proxied false is the default and means the dns front, which is \
                  not built yet; only \"proxied: true\" is served",
             ]

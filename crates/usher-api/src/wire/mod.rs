@@ -40,7 +40,7 @@ fn texts(object: &reader::Object<'_>, key: &'static str) {
 }
 
 /// The shape of every object of the resources, for the reference.
-pub const SHAPES: [&reader::Shape; 29] = [
+pub const SHAPES: [&reader::Shape; 30] = [
     &zones::ZONE,
     &zones::UPSTREAM,
     &monitors::MONITOR,
@@ -57,6 +57,7 @@ pub const SHAPES: [&reader::Shape; 29] = [
     &balancers::LOAD_BALANCER,
     &balancers::RANDOM_STEERING,
     &balancers::ADAPTIVE_ROUTING,
+    &balancers::LOCATION_STRATEGY,
     &balancers::BALANCER_USHER,
     &affinity::AFFINITY_ATTRIBUTES,
     &rules::RULE,

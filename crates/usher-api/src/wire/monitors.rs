@@ -26,7 +26,7 @@ pub static MONITOR: Shape = Shape {
         built("retries"),
         built("consecutive_down"),
         built("consecutive_up"),
-        unbuilt("probe_zone", &[]),
+        built("probe_zone"),
         unbuilt("account", &["default"]),
         read_only("id"),
         read_only("created_on"),
@@ -104,6 +104,11 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: &str) -> Monitor {
     monitor.interval = seconds("interval", 10, 3600, monitor.interval);
     monitor.timeout = seconds("timeout", 1, 10, monitor.timeout);
     monitor.description = object.text_or("description", "");
+    if let Some(zone) = object.get("probe_zone")
+        && zone.text().is_some_and(|text| !text.is_empty())
+    {
+        zone.note("is kept, without effect: probes go to the endpoint directly");
+    }
     monitor.port = object.port();
     monitor.retries = object.count_or("retries", (0, 5), monitor.retries);
     monitor.consecutive_down = object.count_or("consecutive_down", (0, u32::MAX), 0);
@@ -239,12 +244,11 @@ mod tests {
         let (_, faults, _) = read_file(&json!({
             "type": "smtp", "port": 65536, "header": {"Host": "x", "Y": [1]}, "expected_codes": "20x",
             "follow_redirects": "yes", "interval": -5, "timeout": 1.5, "retries": 1e12,
-            "probe_zone": "example.com",
+            "probe_zone": 5,
         }));
         assert_eq!(
             faults,
             [
-                "monitor m: probe_zone is not built yet",
                 "monitor m: type smtp is not built yet",
                 "monitor m: expected_codes \"20x\" is not a status code (200), class (2xx) or range (200-299)",
                 "monitor m: header.Host must be a list, not text",
@@ -252,6 +256,7 @@ mod tests {
                 "monitor m: follow_redirects must be true or false, not text",
                 "monitor m: interval -5 is outside 10..3600",
                 "monitor m: timeout 1.5 is not a whole number",
+                "monitor m: probe_zone must be text in quotes, not a number",
                 "monitor m: port 65536 is outside 0..65535",
                 "monitor m: retries 1000000000000.0 is outside 0..5",
             ]

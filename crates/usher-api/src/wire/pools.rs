@@ -6,6 +6,7 @@ use usher_core::catalog::{
     Address, Endpoint, EndpointTls, Monitoring, Pool, ShedPolicy, Shedding, TlsMode,
 };
 use usher_core::id::{Id, Kind};
+use usher_core::region::Region;
 use usher_core::steering::EndpointSteering;
 
 use super::reader::{Cursor, Object, Shape, Word, built, declared, read_only, unbuilt};
@@ -26,8 +27,8 @@ pub static POOL: Shape = Shape {
         built("longitude"),
         built("load_shedding"),
         built("usher"),
-        unbuilt("check_regions", &[]),
-        unbuilt("health_sources", &[]),
+        built("check_regions"),
+        built("health_sources"),
         built("notification_email"),
         built("notification_filter"),
         built("networks"),
@@ -104,6 +105,10 @@ pub static ORIGIN_HEADER: Shape = Shape {
     name: "header of an origin",
     keys: &[built("Host")],
 };
+
+/// What `check_regions` may name beside the codes of regions.
+const ALL_REGIONS: &str = "ALL_REGIONS";
+const CHINA: &str = "CHINA";
 
 const POLICIES: [(&str, Word<EndpointSteering>); 4] = [
     ("random", Word::Means(EndpointSteering::Random)),
@@ -202,12 +207,51 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Pool {
     {
         address.note("is kept, and no mail is sent: a notification policy tells a webhook");
     }
+    look_at_sources(&object);
     // Kept and shown again; nothing else comes of it.
     super::texts(&object, "networks");
     let origins = object.need("origins");
     let origins = origins.iter().flat_map(Cursor::list);
     pool.endpoints = origins.map(|origin| read_origin(&origin, id)).collect();
     pool
+}
+
+/// Kept and shown again: this node probes by itself, and nobody else tells it what they see.
+fn look_at_sources(object: &Object<'_>) {
+    let regions = object.get("check_regions");
+    let listed = regions.as_ref().map(Cursor::list).unwrap_or_default();
+    let mut seen = Vec::new();
+    for region in &listed {
+        let Some(code) = region.text() else { continue };
+        if code != ALL_REGIONS && code != CHINA && Region::parse(code).is_none() {
+            region.fault(format_args!("{code:?} is not the code of a region"));
+        } else if seen.contains(&code) {
+            region.fault(format_args!("{code:?} is not unique"));
+        } else if code == ALL_REGIONS && listed.len() > 1 {
+            region.fault("stands for all regions, so it must stand alone");
+        }
+        seen.push(code);
+    }
+    let sources = object.get("health_sources");
+    if let Some(sources) = &sources {
+        let words = sources.list();
+        let words: Vec<_> = words.iter().map(|word| word.value().as_str()).collect();
+        let known = matches!(
+            words.as_slice(),
+            [Some("local" | "regional"), Some("global")] | [Some("global")]
+        );
+        if !known && sources.value().is_array() {
+            sources.fault(
+                "is neither [\"global\"], [\"local\", \"global\"] nor [\"regional\", \"global\"]",
+            );
+        } else if words.first() == Some(&Some("regional")) && listed.is_empty() {
+            sources.fault("goes by regions, and check_regions names none");
+        }
+    }
+    let asked = [regions.filter(|_| !listed.is_empty()), sources];
+    for asked in asked.into_iter().flatten() {
+        asked.note("is kept, without effect: this node goes by its own probes");
+    }
 }
 
 /// It is asked when something is told, from the document; here it only has to be right.
@@ -417,7 +461,7 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         let (_, faults) = read_file(&json!({
             "name": "us", "monitor": "a", "monitor_group": "b", "latitude": 91,
-            "check_regions": ["WEU"],
+            "check_regions": ["XEU", "WEU", "WEU", "ALL_REGIONS"], "health_sources": ["regional"],
             "load_shedding": {"default_percent": "50", "session_policy": "random"},
             "origin_steering": {"policy": "fastest"}, "usher": {"tls": "maybe", "http2": 2},
             "origins": [
@@ -429,7 +473,6 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "pool eu: check_regions is not built yet",
                 "pool eu: name \"us\" is not the key \"eu\", which names it here",
                 "pool eu: monitor_group cannot stand together with monitor",
                 "pool eu: latitude is set without longitude",
@@ -440,6 +483,10 @@ mod tests {
                  least_outstanding_requests, least_connections",
                 "pool eu: usher.tls \"maybe\" is not one of off, full, strict",
                 "pool eu: usher.http2 must be true or false, not a number",
+                "pool eu: check_regions[0] \"XEU\" is not the code of a region",
+                "pool eu: check_regions[2] \"WEU\" is not unique",
+                "pool eu: check_regions[3] stands for all regions, so it must stand alone",
+                "pool eu: health_sources is neither [\"global\"], [\"local\", \"global\"] nor [\"regional\", \"global\"]",
                 "pool eu: endpoint 1 must be an object, not text",
                 "pool eu: endpoint a: address is missing",
                 "pool eu: endpoint a: weight must be a number, not text",

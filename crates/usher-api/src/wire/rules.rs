@@ -12,7 +12,7 @@ use super::balancers::{
     ADAPTIVE_ROUTING, POLICIES, RANDOM_STEERING, list_of_pools, pool, pool_weights, pools_by_place,
 };
 use super::pool_sets::{FIXED_RESPONSE, read_response};
-use super::reader::{Cursor, Object, Shape, built, unbuilt};
+use super::reader::{Cursor, Object, Shape, built};
 
 /// One rule.
 pub static RULE: Shape = Shape {
@@ -48,7 +48,7 @@ pub static OVERRIDES: Shape = Shape {
         built("session_affinity_ttl"),
         built("session_affinity_attributes"),
         built("ttl"),
-        unbuilt("location_strategy", &["pop", "proximity"]),
+        built("location_strategy"),
     ],
 };
 
@@ -137,6 +137,7 @@ fn condition(value: &Cursor<'_>) -> Condition {
 }
 
 fn read_overrides(object: &Object<'_>, mode: AffinityMode) -> Overrides<Reference> {
+    super::balancers::look_at_location(object);
     let get = |key| object.get(key);
     let list = |key| get(key).as_ref().map(list_of_pools);
     let by_place = |key| get(key).as_ref().map(pools_by_place);
@@ -376,7 +377,6 @@ mod tests {
                 "/1/condition load balancer lb: [1].condition column 27: \"contains\" needs a string on its left side, found an ip address",
                 "/1/priority load balancer lb: [1].priority -1 is below 0",
                 "/2/condition load balancer lb: [2].condition must be text in quotes, not a number",
-                "/2/overrides/location_strategy load balancer lb: [2].overrides.location_strategy is not built yet",
                 "/2/overrides/random_steering load balancer lb: [2].overrides.random_steering cannot stand together with pool_default_weight",
                 "/2/overrides/ttl load balancer lb: [2].overrides.ttl must be a whole number, not text",
                 "/3/usher/transform/request_headers/0/remove load balancer lb: [3].usher.transform.request_headers[0].remove cannot stand together with set",

@@ -129,6 +129,17 @@ async function main() {
   }
   await refused(404, 1001, () => lb.previews.get("0".repeat(32), { account_id }));
 
+  // Load balancers of the account: kept, though nothing reaches them.
+  const inner = { account_id, name: "10.0.0.7", default_pools: [left.id], fallback_pool: left.id };
+  const within = await lb.create(inner);
+  assert.deepEqual(await lb.get(within.id, { account_id }), within);
+  assert.equal((await lb.update(within.id, { ...inner, description: "d" })).description, "d");
+  assert.equal((await lb.edit(within.id, { account_id, steering_policy: "random" })).steering_policy, "random");
+  assert.deepEqual((await all(lb.list({ account_id }))).map((found) => found.id), [within.id]);
+  await refused(400, 1002, () => lb.create({ ...inner, name: "192.0.2.1" }));
+  await refused(404, 1001, () => lb.get(within.id, { zone_id }));
+  assert.equal((await lb.delete(within.id, { account_id })).id, within.id);
+
   // Notifications: a destination that answers, and a policy that names it.
   const { destinations, policies } = client.alerting;
   const hooks = destinations.webhooks;

@@ -124,11 +124,18 @@ for preview in [
     assert eventually(lambda: lb.previews.get(preview.preview_id, account_id=account)[left.id].healthy), preview
 refused(cloudflare.NotFoundError, 1001, lambda: lb.previews.get("0" * 32, account_id=account))
 
-# What is not there yet says so, at once and by name.
-for call in [
-    lambda: lb.create(account_id=account, **whole),
-]:
-    assert refused(cloudflare.InternalServerError, 10501, call).status_code == 501
+# Load balancers of the account: kept, though nothing reaches them.
+inner = {"name": "10.0.0.7", "default_pools": [left.id], "fallback_pool": left.id}
+private = lb.create(account_id=account, **inner)
+assert lb.get(private.id, account_id=account) == private
+assert lb.update(private.id, account_id=account, **inner, description="d").description == "d"
+assert lb.edit(private.id, account_id=account, steering_policy="random").steering_policy == "random"
+assert [found.id for found in lb.list(account_id=account)] == [private.id]
+assert [found.id for found in lb.list(zone_id=zone)] == [made.id]
+refused(cloudflare.BadRequestError, 1003, lambda: lb.create(account_id=account, **inner))
+refused(cloudflare.BadRequestError, 1002, lambda: lb.create(account_id=account, **{**inner, "name": "192.0.2.1"}))
+refused(cloudflare.NotFoundError, 1001, lambda: lb.get(private.id, zone_id=zone))
+assert lb.delete(private.id, account_id=account).id == private.id
 
 # Notifications: a destination that answers, and a policy that names it.
 hooks, policies = client.alerting.destinations.webhooks, client.alerting.policies

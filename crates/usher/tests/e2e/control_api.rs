@@ -578,3 +578,129 @@ fn an_endpoint_that_fails_is_an_event() {
     );
     assert_eq!(origin["failure_reason"], "Response code mismatch error");
 }
+
+#[test]
+fn a_load_balancer_of_the_account_is_kept_and_nothing_reaches_it() {
+    let usher = empty();
+    let (base, zone) = (usher.base(), usher.zone());
+    let pools = format!("{base}/pools");
+    let pool = usher.made(&pools, &pool("eu"));
+    let body = |name: &str| json!({"name": name, "default_pools": [id(&pool)], "fallback_pool": id(&pool)});
+    for name in ["10.0.0.7", "fd00::7", "inner_1", HOST] {
+        let (status, told) = told(&usher.call("POST", &base, &body(name).to_string()));
+        assert_eq!(status, 200, "{told}");
+        let note = told["messages"][0]["message"].as_str().unwrap();
+        assert!(note.contains("no way in"), "{told}");
+        assert_eq!(told["result"]["name"], name);
+        assert!(told["result"].get("zone_name").is_none(), "{told}");
+    }
+    for name in ["192.0.2.1", "2001:db8::1", "a b", ""] {
+        let (status, found) = errors(&usher.call("POST", &base, &body(name).to_string()));
+        assert_eq!(
+            (status, &found[0]),
+            (400, &(1002, "/name".to_owned())),
+            "{name:?}"
+        );
+    }
+    let again = usher.call("POST", &base, &body("inner_1").to_string());
+    assert_eq!(errors(&again), one(400, 1003, "/name"));
+    // The same name may stand in a zone, and only that one is reached.
+    let mut of_zone = body(HOST);
+    of_zone["proxied"] = json!(true);
+    usher.made(&format!("{zone}/load_balancers"), &of_zone);
+    eventually("only the one of the zone to be served", || {
+        let state = usher.state();
+        let served = state["load_balancers"].as_array().unwrap().len();
+        (served == 1).then_some(())
+    });
+    let listed = result(&usher.call("GET", &base, ""));
+    assert_eq!(listed.as_array().map(Vec::len), Some(4));
+    let path = format!("{base}/{}", id(&listed[0]));
+    assert_eq!(result(&usher.call("GET", &path, "")), listed[0]);
+    let elsewhere = format!("{zone}/load_balancers/{}", id(&listed[0]));
+    assert_eq!(
+        errors(&usher.call("GET", &elsewhere, "")),
+        one(404, 1001, "-")
+    );
+    let used = usher.call("DELETE", &format!("{pools}/{}", id(&pool)), "");
+    assert_eq!(errors(&used), one(412, 1005, "-"));
+    let patched = usher.call("PATCH", &path, r#"{"description": "d"}"#);
+    assert_eq!(result(&patched)["description"], "d");
+    assert_eq!(usher.call("DELETE", &path, "").status(), 200);
+}
+
+#[test]
+fn what_has_no_effect_yet_is_kept_shown_and_said() {
+    let usher = empty();
+    let (base, zone) = (usher.base(), usher.zone());
+    let noted = |path: &str, body: &Value, field: &str| {
+        let (status, told) = told(&usher.call("POST", path, &body.to_string()));
+        assert_eq!(status, 200, "{told}");
+        let notes = told["messages"].as_array().unwrap().iter();
+        let pointers: Vec<_> = notes
+            .map(|note| note["source"]["pointer"].clone())
+            .collect();
+        assert!(
+            pointers.contains(&json!(format!("/{field}"))),
+            "{field}: {told}"
+        );
+        assert_eq!(told["result"][field], body[field], "as it was given");
+        told["result"].clone()
+    };
+    let monitors = format!("{base}/monitors");
+    noted(
+        &monitors,
+        &json!({"type": "http", "probe_zone": "example.com"}),
+        "probe_zone",
+    );
+    let pools = format!("{base}/pools");
+    let with = |name: &str, regions: Value, sources: Value| {
+        let mut body = pool(name);
+        body["check_regions"] = regions;
+        body["health_sources"] = sources;
+        body
+    };
+    let kept = noted(
+        &pools,
+        &with("a", json!(["WEU", "ENAM"]), json!(["regional", "global"])),
+        "check_regions",
+    );
+    noted(
+        &pools,
+        &with("b", json!(["ALL_REGIONS"]), json!(null)),
+        "check_regions",
+    );
+    noted(
+        &pools,
+        &with("c", json!(null), json!(["global"])),
+        "health_sources",
+    );
+    for (regions, sources, pointer) in [
+        (json!(["XX"]), json!(null), "/check_regions/0"),
+        (
+            json!(["WEU", "ALL_REGIONS"]),
+            json!(null),
+            "/check_regions/1",
+        ),
+        (json!(["WEU", "WEU"]), json!(null), "/check_regions/1"),
+        (json!([]), json!(["regional", "global"]), "/health_sources"),
+        (json!(null), json!(["global", "local"]), "/health_sources"),
+        (json!(null), json!([]), "/health_sources"),
+    ] {
+        let body = with("bad", regions, sources);
+        let (status, found) = errors(&usher.call("POST", &pools, &body.to_string()));
+        assert_eq!(
+            (status, found.len(), found[0].1.as_str()),
+            (400, 1, pointer),
+            "{body}"
+        );
+    }
+    let strategy = json!({"mode": "resolver_ip", "prefer_ecs": "geo"});
+    let body = json!({"name": HOST, "proxied": true, "default_pools": [id(&kept)], "fallback_pool": id(&kept),
+                      "location_strategy": strategy});
+    noted(
+        &format!("{zone}/load_balancers"),
+        &body,
+        "location_strategy",
+    );
+}
