@@ -120,6 +120,65 @@ fn inside(value: &Value, kind: Kind) -> Value {
     }
 }
 
+/// The values in `given` whose type is not that of their field: where, and what they must be.
+///
+/// A reader looks at what it uses, and many a field is only kept and shown; this looks at all of
+/// them.
+pub(crate) fn misfits(given: &Map<String, Value>, fields: &[Field]) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    misfits_in(given, fields, "", &mut found);
+    found
+}
+
+fn misfits_in(
+    given: &Map<String, Value>,
+    fields: &[Field],
+    place: &str,
+    found: &mut Vec<(String, &'static str)>,
+) {
+    for field in fields {
+        let value = match given.get(field.name) {
+            None | Some(Value::Null) => continue,
+            Some(value) => value,
+        };
+        let pointer = format!("{place}/{}", field.name);
+        let (fits, wanted) = match (field.kind, value) {
+            (Kind::Text, value) => (value.is_string(), "text"),
+            (Kind::Number, value) => (value.is_number(), "a number"),
+            (Kind::Whole, value) => {
+                let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+                (whole, "a whole number")
+            }
+            (Kind::Flag, value) => (value.is_boolean(), "true or false"),
+            (Kind::Map, value) => (value.is_object(), "an object"),
+            (Kind::Object(inner), Value::Object(map)) => {
+                misfits_in(map, inner, &pointer, found);
+                continue;
+            }
+            (Kind::Object(_), _) => (false, "an object"),
+            (Kind::Objects(inner), Value::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    let pointer = format!("{pointer}/{index}");
+                    match item {
+                        Value::Object(map) => misfits_in(map, inner, &pointer, found),
+                        _ => found.push((pointer, "an object")),
+                    }
+                }
+                continue;
+            }
+            (Kind::Objects(_), _) => (false, "a list of objects"),
+            (Kind::Texts, Value::Array(items)) => {
+                let texts = items.iter().all(Value::is_string);
+                (texts, "a list of texts")
+            }
+            (Kind::Texts, _) => (false, "a list of texts"),
+        };
+        if !fits {
+            found.push((pointer, wanted));
+        }
+    }
+}
+
 /// `kept` with the top-level fields of `patch` in place of its own; null takes one away.
 ///
 /// `pool_sets` is the one field that null leaves as it was.

@@ -20,7 +20,7 @@ use super::moves::moves;
 use super::resource::{Resource, text};
 use super::{Call, Caller, Reply, document};
 use crate::envelope::{ApiError, envelope, messages};
-use crate::wire::reader::{Mode, Report};
+use crate::wire::reader::{Fault, Mode, Report};
 
 /// What a call does to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +184,23 @@ impl Wish {
             .into_iter()
             .for_each(|fault| report.fault(fault));
         let parsed = whole.check(&report, (R::KIND, self.id), &candidate, self.zone.as_ref());
-        let (faults, notes) = report.into_parts();
+        let (mut faults, notes) = report.into_parts();
+        for (pointer, wanted) in document::misfits(&self.body, fields_of(R::KIND)) {
+            // Where the reader has said something, that is enough.
+            if !faults
+                .iter()
+                .any(|fault| fault.pointer.starts_with(&pointer))
+            {
+                let name = pointer.rsplit('/').next().unwrap_or_default();
+                faults.push(Fault {
+                    message: format!("{name} must be {wanted}"),
+                    pointer,
+                    at_key: false,
+                    inside: 0,
+                    place: String::new(),
+                });
+            }
+        }
         let (Some(parsed), Value::Object(candidate), true) = (parsed, candidate, faults.is_empty())
         else {
             return Err(ApiError::of_faults(faults));
