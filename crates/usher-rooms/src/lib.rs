@@ -10,6 +10,7 @@
 //!
 //! Nothing here decides who enters, reads a clock or draws a number: those come as arguments.
 
+pub mod journal;
 pub mod json;
 pub mod page;
 pub mod template;
