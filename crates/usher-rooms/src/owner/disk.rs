@@ -1,0 +1,305 @@
+//! A room's journal at work: one batch being filled, one being written.
+//!
+//! A commit begins when somebody waits for it, or [`COMMIT_AFTER`] after the first record. Each says
+//! how many admissions are allowed for until the next one, so nobody waits for the disk as long as
+//! admissions stay below what the disk knows; whoever passes it waits for a commit that is shared by
+//! all who wait then.
+//!
+//! A disk that refuses, or that stays behind, is failing: what cannot be written is dropped, and when
+//! the disk works again the room begins its files anew from what is in memory.
+
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::Instant;
+use usher_core::admission::{Effect, Room};
+
+use super::record::{self, Journaled};
+use crate::journal::{Batch, Fold, Log};
+
+/// How long a record waits for company.
+const COMMIT_AFTER: Duration = Duration::from_millis(10);
+/// A commit that takes longer counts as failed, though it may still come to an end.
+pub(super) const COMMIT_MAX: Duration = Duration::from_secs(5);
+/// So many bytes behind, a disk counts as failing.
+const BEHIND_MAX: usize = 8 << 20;
+/// How long until a failing disk is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The journal of one room.
+#[derive(Debug)]
+pub(super) struct Disk {
+    work: Work,
+    filling: Batch,
+    spare: Batch,
+    /// When the first record of the batch was noted.
+    begun: Option<Instant>,
+    /// Admissions that the disk knows to be allowed for.
+    allowed: u64,
+    failing: Option<Failing>,
+    folding: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// There is no journal, by the operator's order.
+    Off,
+    Idle(Box<Log>),
+    Busy {
+        since: Instant,
+        done: JoinHandle<Done>,
+    },
+    /// The thread that had the log is gone. Only a restart brings it back.
+    Lost,
+}
+
+#[derive(Debug)]
+struct Failing {
+    retry_at: Instant,
+    /// The files are being begun anew, and records count again.
+    anew: bool,
+}
+
+#[derive(Debug)]
+struct Done {
+    log: Box<Log>,
+    batch: Batch,
+    written: io::Result<Option<Fold>>,
+    allowed: u64,
+}
+
+impl Disk {
+    /// Nothing is kept.
+    pub(super) fn off() -> Disk {
+        Disk::new(Work::Off, u64::MAX)
+    }
+
+    /// Goes on in `log`, which says that `allowed` admissions are allowed for.
+    pub(super) fn on(log: Log, allowed: u64) -> Disk {
+        Disk::new(Work::Idle(Box::new(log)), allowed)
+    }
+
+    fn new(work: Work, allowed: u64) -> Disk {
+        Disk {
+            work,
+            filling: Batch::new(),
+            spare: Batch::new(),
+            begun: None,
+            allowed,
+            failing: None,
+            folding: None,
+        }
+    }
+
+    /// Whether what happens now would not outlive the process.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.is_some() || matches!(self.work, Work::Lost)
+    }
+
+    /// Whether so many admissions may be told of.
+    pub(super) fn allows(&self, admitted: u64) -> bool {
+        admitted <= self.allowed
+    }
+
+    /// Takes what has happened.
+    pub(super) fn note(&mut self, effects: &[Effect]) {
+        let dropped = match &self.failing {
+            Some(failing) => !failing.anew,
+            None => false,
+        };
+        if dropped || matches!(self.work, Work::Off | Work::Lost) {
+            return;
+        }
+        for effect in effects.iter().filter(|effect| effect.is_durable()) {
+            record::write(self.filling.records(), effect);
+        }
+        if !self.filling.is_empty() && self.begun.is_none() {
+            self.begun = Some(Instant::now());
+        }
+    }
+
+    /// When [`Disk::go_on`] has something to do though nothing happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match (&self.work, &self.failing) {
+            (Work::Off | Work::Lost, _) => None,
+            (Work::Busy { since, .. }, None) => Some(*since + COMMIT_MAX),
+            (Work::Busy { .. }, Some(_)) => None,
+            (Work::Idle(_), Some(failing)) => Some(failing.retry_at),
+            (Work::Idle(_), None) => self.begun.map(|begun| begun + COMMIT_AFTER),
+        }
+    }
+
+    /// Begins what is due. `somebody_waits` for a commit; `step` is how far ahead admissions are
+    /// allowed for.
+    pub(super) fn go_on(&mut self, room: &Room, step: u64, somebody_waits: bool) {
+        let now = Instant::now();
+        let admitted = room.counts().admitted;
+        let behind = self.filling.len() > BEHIND_MAX;
+        match std::mem::replace(&mut self.work, Work::Lost) {
+            Work::Busy { since, done } => {
+                self.work = Work::Busy { since, done };
+                if self.failing.is_none() && (behind || now >= since + COMMIT_MAX) {
+                    self.fail(&io::Error::new(io::ErrorKind::TimedOut, "it is too slow"));
+                } else if behind && self.failing.as_ref().is_some_and(|failing| failing.anew) {
+                    self.fail(&io::Error::new(io::ErrorKind::TimedOut, "it is too slow"));
+                }
+            }
+            Work::Idle(log) if self.failing.is_some() => self.begin_anew(log, room, step, now),
+            Work::Idle(log) => {
+                let low = self.allowed.saturating_sub(admitted) <= step / 2;
+                let due = self.begun.is_some_and(|begun| {
+                    somebody_waits || behind || low || now >= begun + COMMIT_AFTER
+                });
+                if due {
+                    self.commit(log, admitted.saturating_add(step), now);
+                } else {
+                    self.work = Work::Idle(log);
+                }
+            }
+            other @ (Work::Off | Work::Lost) => self.work = other,
+        }
+    }
+
+    fn commit(&mut self, mut log: Box<Log>, allowed: u64, now: Instant) {
+        record::write_watermark(self.filling.records(), allowed);
+        self.begun = None;
+        let mut batch = std::mem::replace(&mut self.filling, std::mem::take(&mut self.spare));
+        let may_rotate = self.folding.as_ref().is_none_or(JoinHandle::is_finished);
+        let done = spawn_blocking(move || {
+            let written = log.commit(&mut batch).map(|()| {
+                if !may_rotate || !log.is_full() {
+                    return None;
+                }
+                let fold = log.rotate();
+                if let Err(error) = &fold {
+                    tracing::warn!(%error, "a room's log cannot be followed by the next");
+                }
+                fold.ok()
+            });
+            batch.clear();
+            Done {
+                log,
+                batch,
+                written,
+                allowed,
+            }
+        });
+        self.work = Work::Busy { since: now, done };
+    }
+
+    fn begin_anew(&mut self, mut log: Box<Log>, room: &Room, step: u64, now: Instant) {
+        let retry_at = self.failing.as_ref().map_or(now, |failing| failing.retry_at);
+        if now < retry_at {
+            self.work = Work::Idle(log);
+            return;
+        }
+        self.filling.clear();
+        self.begun = None;
+        self.failing = Some(Failing {
+            retry_at,
+            anew: true,
+        });
+        let allowed = room.counts().admitted.saturating_add(step);
+        let state = Journaled {
+            room: room.clone(),
+            clock: 0,
+            admitted_max: allowed,
+            closed: false,
+        };
+        let done = spawn_blocking(move || Done {
+            written: log.rebase(&state).map(|()| None),
+            log,
+            batch: Batch::new(),
+            allowed,
+        });
+        self.work = Work::Busy { since: now, done };
+    }
+
+    /// Waits until what was begun has ended, for ever if nothing was. May be dropped and called again.
+    pub(super) async fn ended(&mut self) {
+        let Work::Busy { done, .. } = &mut self.work else {
+            return pending().await;
+        };
+        let done = done.await;
+        self.take(done);
+    }
+
+    fn take(&mut self, done: Result<Done, JoinError>) {
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(%error, "a room's journal is lost until a restart");
+                self.work = Work::Lost;
+                return;
+            }
+        };
+        self.work = Work::Idle(done.log);
+        self.spare = done.batch;
+        match (done.written, &self.failing) {
+            (Ok(_), Some(failing)) if !failing.anew => {
+                // Too late: records were dropped meanwhile.
+            }
+            (Ok(fold), failing) => {
+                if failing.is_some() {
+                    tracing::info!("a room's journal is written again");
+                    self.failing = None;
+                }
+                self.allowed = done.allowed;
+                if let Some(fold) = fold {
+                    self.folding = Some(spawn_blocking(move || {
+                        if let Err(fault) = fold.run::<Journaled>() {
+                            tracing::warn!(%fault, "a room's logs are not folded");
+                        }
+                    }));
+                }
+            }
+            (Err(error), _) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        if self.failing.is_none() {
+            tracing::error!(%error, "a room's journal cannot be written");
+        }
+        self.filling.clear();
+        self.begun = None;
+        self.failing = Some(Failing {
+            retry_at: Instant::now() + RETRY_AFTER,
+            anew: false,
+        });
+    }
+
+    /// Writes what is left, and that nothing is missing, and lets the files go.
+    pub(super) async fn close(mut self, room: &Room) {
+        if matches!(self.work, Work::Busy { .. }) {
+            self.ended().await;
+        }
+        if let Some(folding) = self.folding.take() {
+            // It said itself what went wrong.
+            let _ = folding.await;
+        }
+        let Work::Idle(mut log) = self.work else {
+            return;
+        };
+        let allowed = room.counts().admitted;
+        let written = if self.failing.is_some() {
+            let state = Journaled {
+                room: room.clone(),
+                clock: 0,
+                admitted_max: allowed,
+                closed: true,
+            };
+            spawn_blocking(move || log.rebase(&state)).await
+        } else {
+            let mut batch = self.filling;
+            record::write_watermark(batch.records(), allowed);
+            record::write_closed(batch.records());
+            spawn_blocking(move || log.commit(&mut batch)).await
+        };
+        if let Ok(Err(error)) = written {
+            tracing::error!(%error, "the end of a room's journal is not written");
+        }
+    }
+}
