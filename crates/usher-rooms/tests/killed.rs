@@ -73,7 +73,10 @@ fn child() {
         batch.clear();
         writeln!(out, "wrote {count}").expect("said");
         if log.is_full() {
-            log.rotate().expect("rotated").run::<Count>().expect("folded");
+            log.rotate()
+                .expect("rotated")
+                .run::<Count>()
+                .expect("folded");
         }
     }
 }
@@ -124,5 +127,8 @@ fn twenty_kills_lose_nothing_that_was_said_to_be_there() {
     }
     let live = Live::take(&live).expect("free");
     let (_, Count(count)) = Log::open(&live.of_room(ROOM), ROOM, LIMITS).expect("files");
-    assert!(count >= said && said > 0, "{count} is there, {said} was said to be");
+    assert!(
+        count >= said && said > 0,
+        "{count} is there, {said} was said to be"
+    );
 }

@@ -15,6 +15,7 @@
 //! most one decryption: the key id says which key, and nobody's text makes us try them all.
 
 mod key_file;
+mod visit;
 
 use std::fmt;
 use std::ops::Deref;
@@ -49,7 +50,7 @@ const BUFFER_LEN: usize = TEXT_LEN_MAX.div_ceil(4) * 3;
 pub struct Scope {
     /// What kind of claims it holds.
     pub purpose: Purpose,
-    /// Whose claims: the load balancer.
+    /// Whose claims: the load balancer, or a waiting room's cookie.
     pub of: Id,
 }
 
@@ -58,12 +59,15 @@ pub struct Scope {
 pub enum Purpose {
     /// A visitor's tie to an endpoint, in the cookie `__cflb`.
     Pin,
+    /// A visitor's seat or place in a waiting room, in the cookie `__cfwaitingroom`.
+    Visit,
 }
 
 impl Purpose {
     const fn tag(self) -> u8 {
         match self {
             Purpose::Pin => 1,
+            Purpose::Visit => 2,
         }
     }
 }

@@ -55,12 +55,18 @@ mod tests {
             ("GET", &[("sec-fetch-dest", "empty")], Kind::Subrequest),
             (
                 "GET",
-                &[("sec-fetch-dest", "empty"), ("Accept", " Application/JSON ")],
+                &[
+                    ("sec-fetch-dest", "empty"),
+                    ("Accept", " Application/JSON "),
+                ],
                 Kind::Navigation,
             ),
             (
                 "GET",
-                &[("sec-fetch-dest", "empty"), ("Accept", "application/json, text/html")],
+                &[
+                    ("sec-fetch-dest", "empty"),
+                    ("Accept", "application/json, text/html"),
+                ],
                 Kind::Subrequest,
             ),
             ("HEAD", &[], Kind::Head),

@@ -310,7 +310,10 @@ impl Door {
             sealed.shown = None;
             return;
         };
-        let changed = bulletin.set_at > sealed.last_check_in.saturating_sub(2 * bulletin.settings.refresh_ms);
+        let changed = bulletin.set_at
+            > sealed
+                .last_check_in
+                .saturating_sub(2 * bulletin.settings.refresh_ms);
         let (shown, reason) = Shown::next(sealed.shown, &estimate, changed);
         sealed.shown = Some(shown);
         outside.shown = Some(shown);
@@ -326,7 +329,8 @@ impl Door {
     }
 
     fn wait_cookie(&self, bulletin: &Bulletin, sealed: &Claims) -> String {
-        self.jar.set(sealed, bulletin.settings.hold_ms.div_ceil(1000))
+        self.jar
+            .set(sealed, bulletin.settings.hold_ms.div_ceil(1000))
     }
 
     /// The endpoint has answered: which `Set-Cookie` goes along. `command` is the value of its header

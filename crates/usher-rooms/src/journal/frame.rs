@@ -127,7 +127,10 @@ mod tests {
         let one = read(&bytes, 0).expect("whole");
         assert_eq!((one.number, one.payload), (7, &b"one"[..]));
         let two = read(&bytes, one.end).expect("whole");
-        assert_eq!((two.number, two.payload, two.end), (8, &b""[..], bytes.len()));
+        assert_eq!(
+            (two.number, two.payload, two.end),
+            (8, &b""[..], bytes.len())
+        );
         assert_eq!(read(&bytes, bytes.len()), None);
     }
 

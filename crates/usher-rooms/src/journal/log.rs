@@ -208,6 +208,12 @@ impl Log {
         Ok(())
     }
 
+    /// From here on every write fails, as on a disk that failed once.
+    #[cfg(test)]
+    pub(crate) fn spoil(&mut self) {
+        self.sound = false;
+    }
+
     /// Whether a new log is due.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -270,7 +276,10 @@ impl Fold {
     /// The system refuses, or a file is damaged. Nothing is removed then.
     pub fn run<S: State>(&self) -> Result<(), JournalFault> {
         let files = Files::of(&self.folder)?;
-        let base = files.snapshots.into_iter().rfind(|&index| index < self.index);
+        let base = files
+            .snapshots
+            .into_iter()
+            .rfind(|&index| index < self.index);
         let mut state = S::empty();
         let mut next = 1;
         if let Some(index) = base {
@@ -348,7 +357,11 @@ fn read_log<S: State>(
             if may_be_torn && !frame::follows(&bytes, at) {
                 break;
             }
-            return Err(JournalFault::damaged(&path, at, "what is there does not read"));
+            return Err(JournalFault::damaged(
+                &path,
+                at,
+                "what is there does not read",
+            ));
         };
         if frame.number != next {
             let what = format!("frame {} stands where {next} should", frame.number);
@@ -508,7 +521,8 @@ mod tests {
             if !rest.is_empty() {
                 return Err("half a number".to_owned());
             }
-            self.0.extend(numbers.iter().map(|n| u32::from_le_bytes(*n)));
+            self.0
+                .extend(numbers.iter().map(|n| u32::from_le_bytes(*n)));
             Ok(())
         }
 
@@ -549,7 +563,13 @@ mod tests {
     fn names(folder: &TempDir) -> Vec<String> {
         let entries = fs::read_dir(folder.path().join("room")).expect("list");
         let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("entry").file_name().into_string().expect("text"))
+            .map(|entry| {
+                entry
+                    .expect("entry")
+                    .file_name()
+                    .into_string()
+                    .expect("text")
+            })
             .collect();
         names.sort();
         names
@@ -602,14 +622,20 @@ mod tests {
     fn a_log_is_full_by_size_or_by_age() {
         let folder = folder();
         let path = folder.path().join("room");
-        let by_size = Limits { bytes: 100, age: Duration::MAX };
+        let by_size = Limits {
+            bytes: 100,
+            age: Duration::MAX,
+        };
         let (mut log, _) = Log::open::<Numbers>(&path, ROOM, by_size).expect("good files");
         write(&mut log, [1]);
         assert!(!log.is_full());
         write(&mut log, 0..10);
         assert!(log.is_full());
         drop(log);
-        let by_age = Limits { bytes: u64::MAX, age: Duration::ZERO };
+        let by_age = Limits {
+            bytes: u64::MAX,
+            age: Duration::ZERO,
+        };
         let (mut log, _) = Log::open::<Numbers>(&path, ROOM, by_age).expect("good files");
         assert!(log.is_full());
         log.rotate().expect("rotated");
@@ -674,7 +700,10 @@ mod tests {
             let folder = folder();
             let (mut log, _) = opened(&folder);
             write(&mut log, [1]);
-            log.rotate().expect("rotated").run::<Numbers>().expect("folded");
+            log.rotate()
+                .expect("rotated")
+                .run::<Numbers>()
+                .expect("folded");
             write(&mut log, [2]);
             write(&mut log, [3]);
             log.rotate().expect("rotated");
@@ -684,9 +713,15 @@ mod tests {
             change(&path);
             let fault = open(&folder).expect_err("damaged");
             let text = fault.to_string();
-            assert!(text.contains(&format!("{}: damaged at byte", path.display())), "{text}");
+            assert!(
+                text.contains(&format!("{}: damaged at byte", path.display())),
+                "{text}"
+            );
             assert!(text.contains(expected), "{text}");
-            assert!(path.exists() || expected == "it is not there", "nothing is tidied away");
+            assert!(
+                path.exists() || expected == "it is not there",
+                "nothing is tidied away"
+            );
         };
         let flip = |at: usize| {
             move |path: &Path| {
@@ -702,8 +737,16 @@ mod tests {
         damage("2.log", &flip(3), "byte 0: what is there does not read");
         damage("2.log", &flip(60), "what is there does not read");
         damage("2.log", &cut, "what is there does not read");
-        damage("2.log", &|path| fs::write(path, b"").expect("write"), "it is empty");
-        damage("2.log", &|path| fs::remove_file(path).expect("remove"), "it is not there");
+        damage(
+            "2.log",
+            &|path| fs::write(path, b"").expect("write"),
+            "it is empty",
+        );
+        damage(
+            "2.log",
+            &|path| fs::remove_file(path).expect("remove"),
+            "it is not there",
+        );
         damage("3.log", &flip(3), "what is there does not read");
         damage("2.snapshot", &flip(60), "what is there does not read");
         damage("2.snapshot", &cut, "what is there does not read");

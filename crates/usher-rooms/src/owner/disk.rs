@@ -190,7 +190,10 @@ impl Disk {
     }
 
     fn begin_anew(&mut self, mut log: Box<Log>, room: &Room, step: u64, now: Instant) {
-        let retry_at = self.failing.as_ref().map_or(now, |failing| failing.retry_at);
+        let retry_at = self
+            .failing
+            .as_ref()
+            .map_or(now, |failing| failing.retry_at);
         if now < retry_at {
             self.work = Work::Idle(log);
             return;
@@ -301,5 +304,120 @@ impl Disk {
         if let Ok(Err(error)) = written {
             tracing::error!(%error, "the end of a room's journal is not written");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Limits;
+    use usher_core::admission::{Command, Settings, Visitor};
+    use usher_core::id::Id;
+
+    const ROOM: Id = Id::from_bytes([7; 16]);
+
+    struct Kit {
+        room: Room,
+        settings: Settings,
+        visitors: u128,
+        now: u64,
+    }
+
+    impl Kit {
+        fn new() -> Kit {
+            Kit {
+                room: Room::default(),
+                settings: Settings::new(100, 1000),
+                visitors: 0,
+                now: 1_796_119_200_000,
+            }
+        }
+
+        fn admit(&mut self, disk: &mut Disk) {
+            self.visitors += 1;
+            let mut effects = Vec::new();
+            let command = Command::Ask {
+                visitor: Visitor::from_u128(self.visitors),
+                claims: None,
+            };
+            (self.room).step(&self.settings, self.now, 0, command, &mut effects);
+            disk.note(&effects);
+        }
+    }
+
+    fn reopened(folder: &tempfile::TempDir) -> Journaled {
+        Log::open(folder.path(), ROOM, Limits::default())
+            .expect("files")
+            .1
+    }
+
+    fn opened(folder: &tempfile::TempDir) -> Log {
+        Log::open::<Journaled>(folder.path(), ROOM, Limits::default())
+            .expect("files")
+            .0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn admissions_are_told_up_to_what_the_disk_knows() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut disk = Disk::on(opened(&folder), 0);
+        let mut kit = Kit::new();
+        kit.admit(&mut disk);
+        assert!(!disk.allows(1));
+        disk.go_on(&kit.room, 3, true);
+        disk.ended().await;
+        assert!(disk.allows(1) && disk.allows(4) && !disk.allows(5));
+        // While there is room nobody needs the disk, and then it is told in time.
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 3, false);
+        assert!(matches!(disk.work, Work::Idle(_)));
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 3, false);
+        disk.ended().await;
+        assert!(disk.allows(6) && !disk.allows(7));
+        drop(disk);
+        let state = reopened(&folder);
+        assert_eq!((state.admitted_max, state.closed), (6, false));
+        assert_eq!(state.room.counts().admitted, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_works_again_knows_all() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut log = opened(&folder);
+        log.spoil();
+        let mut disk = Disk::on(log, 0);
+        let mut kit = Kit::new();
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 1, true);
+        disk.ended().await;
+        assert!(disk.is_failing() && !disk.allows(1));
+        // What happens meanwhile is not kept by itself.
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 1, true);
+        assert!(disk.is_failing());
+        tokio::time::advance(RETRY_AFTER).await;
+        disk.go_on(&kit.room, 1, true);
+        // And what happens while the files are begun anew is.
+        kit.admit(&mut disk);
+        disk.ended().await;
+        assert!(!disk.is_failing() && disk.allows(3) && !disk.allows(4));
+        disk.go_on(&kit.room, 1, true);
+        disk.ended().await;
+        assert!(disk.allows(4));
+        drop(disk);
+        assert_eq!(reopened(&folder).room.counts().admitted, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_orderly_end_says_that_nothing_is_missing() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut disk = Disk::on(opened(&folder), 0);
+        let mut kit = Kit::new();
+        kit.admit(&mut disk);
+        disk.close(&kit.room).await;
+        let state = reopened(&folder);
+        assert_eq!((state.admitted_max, state.closed), (1, true));
+        assert_eq!(state.room.counts().seated, 1);
     }
 }

@@ -25,8 +25,8 @@ use usher_core::admission::{Answer, Change, Command, Effect, Entry, Room, Settin
 use usher_core::id::Id;
 
 use self::disk::{COMMIT_MAX, Disk};
-pub use self::post::{Bulletin, ORDERS_MAX, OnStoreFailure, Pending, Post, Unanswered};
 use self::post::Order;
+pub use self::post::{Bulletin, ORDERS_MAX, OnStoreFailure, Pending, Post, Unanswered};
 use self::record::Journaled;
 use crate::clock::Clock;
 use crate::journal::{JournalFault, Limits, Live, Log};

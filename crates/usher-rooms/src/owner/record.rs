@@ -78,13 +78,13 @@ pub(super) fn write(out: &mut Vec<u8>, effect: &Effect) {
             last_ticket,
         } => {
             put.head(12, effect.at);
-            [ghosts, until, seats_until_min, down_ms, last_ticket].map(|field| put.number(field));
+            put.numbers([ghosts, until, seats_until_min, down_ms, last_ticket]);
         }
         Change::Person(person) => {
             put.head(13, effect.at);
             put.visitor(person.visitor);
             put.byte(being_byte(person.state));
-            [person.ticket, person.seen, person.until].map(|field| put.number(field));
+            put.numbers([person.ticket, person.seen, person.until]);
             put.0.extend(person.generation.to_le_bytes());
             put.flag(person.fixed);
             put.flag(person.confirmed);
@@ -110,7 +110,7 @@ pub(super) fn write(out: &mut Vec<u8>, effect: &Effect) {
         } => {
             put.head(16, effect.at);
             put.stamp(stamp);
-            [
+            put.numbers([
                 last_ticket,
                 admitted,
                 ghosts,
@@ -118,8 +118,7 @@ pub(super) fn write(out: &mut Vec<u8>, effect: &Effect) {
                 per_minute,
                 before,
                 before_until,
-            ]
-            .map(|field| put.number(field));
+            ]);
         }
     }
 }
@@ -361,6 +360,12 @@ impl Put<'_> {
         self.0.extend(number.to_le_bytes());
     }
 
+    fn numbers<const LEN: usize>(&mut self, numbers: [u64; LEN]) {
+        for number in numbers {
+            self.number(number);
+        }
+    }
+
     fn visitor(&mut self, visitor: Visitor) {
         self.0.extend(visitor.as_u128().to_le_bytes());
     }
@@ -409,5 +414,163 @@ impl Take<'_> {
             epoch: self.number()?,
             sequence: self.number()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use usher_core::admission::{Command, Settings};
+
+    /// What happens in a room, one after the other: who, after how long, what.
+    #[derive(Debug, Clone, Copy)]
+    enum Event {
+        Ask(u8),
+        Renew(u8),
+        CheckIn(u8),
+        End(u8),
+        Tick,
+        QueueAll(bool),
+    }
+
+    fn event() -> impl Strategy<Value = (u64, Event)> {
+        let event = prop_oneof![
+            4 => (0..24_u8).prop_map(Event::Ask),
+            1 => (0..24_u8).prop_map(Event::Renew),
+            2 => (0..24_u8).prop_map(Event::CheckIn),
+            1 => (0..24_u8).prop_map(Event::End),
+            2 => Just(Event::Tick),
+            1 => any::<bool>().prop_map(Event::QueueAll),
+        ];
+        (prop_oneof![0..50_u64, 0..40_000_u64], event)
+    }
+
+    /// Gives the time at the end.
+    fn run(room: &mut Room, events: &[(u64, Event)], effects: &mut Vec<Effect>) -> u64 {
+        let mut settings = Settings::new(5, 8).session(20_000);
+        let mut now = 1_796_119_200_000;
+        for (later, event) in events {
+            now += later;
+            let visitor = |number: u8| Visitor::from_u128(u128::from(number) + 1);
+            let one;
+            let command = match *event {
+                Event::Ask(number) => Command::Ask {
+                    visitor: visitor(number),
+                    claims: None,
+                },
+                Event::Renew(number) => Command::Renew {
+                    visitor: visitor(number),
+                    claims: None,
+                },
+                Event::CheckIn(number) => {
+                    one = [visitor(number)];
+                    Command::CheckIn(&one)
+                }
+                Event::End(number) => Command::End {
+                    visitor: visitor(number),
+                    cause: End::Left,
+                },
+                Event::Tick => Command::Tick,
+                Event::QueueAll(on) => {
+                    settings.queue_all = on;
+                    Command::Tick
+                }
+            };
+            room.step(&settings, now, now, command, effects);
+        }
+        now
+    }
+
+    /// A step that does nothing is in no journal, and lets time go on all the same.
+    fn at(mut room: Room, now: u64) -> Room {
+        room.step(&Settings::new(5, 8), now, 0, Command::Tick, &mut Vec::new());
+        room
+    }
+
+    fn replayed(bytes: &[u8]) -> Journaled {
+        let mut state = Journaled::empty();
+        state.replay(bytes).expect("records");
+        state
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// All effects as bytes make the same room, and so does a snapshot of it.
+        #[test]
+        fn bytes_and_steps_make_the_same_room(events in prop::collection::vec(event(), 0..200)) {
+            let mut room = Room::default();
+            let mut effects = Vec::new();
+            let now = run(&mut room, &events, &mut effects);
+            let mut bytes = Vec::new();
+            for effect in &effects {
+                write(&mut bytes, effect);
+            }
+            let state = replayed(&bytes);
+            prop_assert!(at(state.room, now) == at(room.clone(), now));
+            let mut batch = Batch::new();
+            let mut all = Vec::new();
+            let kept = Journaled { room, admitted_max: 77, closed: true, clock: 0 };
+            kept.records(&mut batch, &mut |batch| {
+                all.extend_from_slice(&batch.records()[HEAD..]);
+                batch.clear();
+                Ok(())
+            }).expect("in memory");
+            let again = replayed(&all);
+            prop_assert!(at(again.room, now) == at(kept.room, now));
+            prop_assert_eq!((again.admitted_max, again.closed), (77, true));
+        }
+
+        /// Only durable effects reach the disk: seats and admissions are the same then too.
+        #[test]
+        fn what_the_disk_keeps_has_the_same_seats_and_tickets(events in prop::collection::vec(event(), 0..200)) {
+            let mut room = Room::default();
+            let mut effects = Vec::new();
+            run(&mut room, &events, &mut effects);
+            let mut bytes = Vec::new();
+            for effect in effects.iter().filter(|effect| effect.is_durable()) {
+                write(&mut bytes, effect);
+            }
+            let state = replayed(&bytes);
+            let (kept, was) = (state.room.counts(), room.counts());
+            prop_assert_eq!((kept.seated, kept.called, kept.admitted), (was.seated, was.called, was.admitted));
+            prop_assert_eq!(kept.present + kept.away, was.present + was.away);
+            prop_assert_eq!(state.room.stamp(), room.stamp());
+        }
+
+        /// What reads is what was written.
+        #[test]
+        fn bytes_of_any_kind_are_no_record_or_that_one(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut take = Take(&bytes);
+            let effect = take.byte().and_then(|kind| read(kind, &mut take));
+            if let Ok(effect) = effect {
+                let mut again = Vec::new();
+                write(&mut again, &effect);
+                prop_assert_eq!(&again[..], &bytes[..again.len()]);
+            }
+        }
+    }
+
+    const HEAD: usize = 20;
+
+    #[test]
+    fn a_journal_knows_whether_it_was_closed() {
+        let mut bytes = Vec::new();
+        write_watermark(&mut bytes, 9);
+        write_closed(&mut bytes);
+        let state = replayed(&bytes);
+        assert_eq!((state.admitted_max, state.closed), (9, true));
+        write_watermark(&mut bytes, 10);
+        assert!(!replayed(&bytes).closed);
+        let mut state = Journaled::empty();
+        assert_eq!(
+            state.replay(&[200, 0, 0, 0, 0, 0, 0, 0, 0]),
+            Err("no record is of kind 200".to_owned())
+        );
+        assert_eq!(
+            state.replay(&[1, 0, 0]),
+            Err("a record ends in the middle".to_owned())
+        );
     }
 }
