@@ -140,9 +140,11 @@ impl Disk {
         match std::mem::replace(&mut self.work, Work::Lost) {
             Work::Busy { since, done } => {
                 self.work = Work::Busy { since, done };
-                if self.failing.is_none() && (behind || now >= since + COMMIT_MAX) {
-                    self.fail(&io::Error::new(io::ErrorKind::TimedOut, "it is too slow"));
-                } else if behind && self.failing.as_ref().is_some_and(|failing| failing.anew) {
+                let slow = match &self.failing {
+                    None => behind || now >= since + COMMIT_MAX,
+                    Some(failing) => behind && failing.anew,
+                };
+                if slow {
                     self.fail(&io::Error::new(io::ErrorKind::TimedOut, "it is too slow"));
                 }
             }
