@@ -47,7 +47,8 @@ mod tests {
 
     #[test]
     fn a_request_is_of_the_kind_that_its_lines_say() {
-        let rows: [(&str, &[(&str, &str)], Kind); 9] = [
+        type Lines = [(&'static str, &'static str)];
+        let rows: [(&str, &Lines, Kind); 9] = [
             ("GET", &[], Kind::Navigation),
             ("POST", &[("Sec-Fetch-Dest", "document")], Kind::Navigation),
             ("GET", &[("sec-fetch-dest", "iframe")], Kind::Navigation),
