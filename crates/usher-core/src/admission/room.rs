@@ -420,7 +420,13 @@ impl Step<'_> {
                 });
                 self.arrive(visitor, true)
             }
-            State::Present | State::Away | State::Called => self.return_to_line(&person),
+            State::Present | State::Away | State::Called => {
+                // A seat that it was told of, and that the history which is left knows nothing of:
+                // there the visitor still waits.
+                let seat = claims.filter(|claims| claims.standing == Standing::Active);
+                seat.and_then(|claims| self.remember(visitor, Some(claims)))
+                    .unwrap_or_else(|| self.return_to_line(&person))
+            }
         }
     }
 

@@ -98,6 +98,11 @@ impl Disk {
         self.failing.is_some() || matches!(self.work, Work::Lost)
     }
 
+    /// Whether a commit is on its way.
+    pub(super) fn is_writing(&self) -> bool {
+        matches!(self.work, Work::Busy { .. })
+    }
+
     /// Whether so many admissions may be told of.
     pub(super) fn allows(&self, admitted: u64) -> bool {
         admitted <= self.allowed
@@ -278,7 +283,7 @@ impl Disk {
 
     /// Writes what is left, and that nothing is missing, and lets the files go.
     pub(super) async fn close(mut self, room: &Room) {
-        if matches!(self.work, Work::Busy { .. }) {
+        if self.is_writing() {
             self.ended().await;
         }
         if let Some(folding) = self.folding.take() {

@@ -161,6 +161,12 @@ struct Held {
 
 impl Owner {
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        // What was recovered is on disk before anybody is told anything: another crash would else
+        // begin the same epoch again, and give its tickets twice.
+        if self.disk.is_writing() {
+            self.disk.ended().await;
+            self.settle();
+        }
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
             let wake = (self.disk.due()).map_or(self.tick_due, |due| due.min(self.tick_due));

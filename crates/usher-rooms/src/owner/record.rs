@@ -70,6 +70,7 @@ pub(super) fn write(out: &mut Vec<u8>, effect: &Effect) {
             put.number(limit);
         }
         Change::GhostsEnded => put.head(11, effect.at),
+        Change::Alive => put.head(17, effect.at),
         Change::Recovered {
             ghosts,
             until,
@@ -240,6 +241,7 @@ fn read(kind: u8, take: &mut Take<'_>) -> Result<Effect, String> {
             limit: take.number()?,
         },
         11 => Change::GhostsEnded,
+        17 => Change::Alive,
         12 => Change::Recovered {
             ghosts: take.number()?,
             until: take.number()?,
@@ -484,7 +486,13 @@ mod tests {
 
     /// A step that does nothing is in no journal, and lets time go on all the same.
     fn at(mut room: Room, now: u64) -> Room {
-        room.step(&Settings::new(5, 8), now, 0, Command::Tick, &mut Vec::new());
+        room.step(
+            &Settings::new(5, 8),
+            now,
+            0,
+            Command::CheckIn(&[]),
+            &mut Vec::new(),
+        );
         room
     }
 
