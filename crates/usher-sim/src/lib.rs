@@ -5,12 +5,13 @@
 //! follows from one seed. After each step the [`model`], a second and simpler telling of the
 //! specification, must agree with what the engine published, and the invariants must hold.
 //!
-//! [`rooms`] does the same for a waiting room.
+//! [`rooms`] does the same for a waiting room, and [`Lending`] for browsers that are lent out.
 //!
 //! Read [`World::run`] first. No product crate depends on this one.
 
 mod catalogs;
 mod invariants;
+mod leases;
 pub mod model;
 mod plan;
 mod rng;
@@ -18,4 +19,5 @@ pub mod rooms;
 mod visits;
 mod world;
 
+pub use leases::{Lending, Lent};
 pub use world::{Figures, World};

@@ -100,7 +100,7 @@ pub enum Order {
         /// Which one of this request; the same number is the same question.
         attempt: u8,
     },
-    /// Stand in line.
+    /// Stand in line, for what is left of the wait that began when it first did.
     Wait,
     /// Leave the line.
     LeaveLine,

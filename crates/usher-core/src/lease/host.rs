@@ -148,9 +148,8 @@ impl Host {
     /// Takes a slot for a browser that is to be launched; false when there is no room, too many are
     /// starting, or the store does not know the node.
     pub fn launch(&mut self, id: BrowserId, now: Mono) -> bool {
-        let starting = |hosted: &&Hosted| hosted.doing == Doing::Starting;
-        let launches = self.browsers.values().filter(starting).count() as u32;
-        let room = (self.browsers.len() as u32) < self.slots && launches < self.launches_max;
+        let room = (self.browsers.len() as u32) < self.slots
+            && self.in_phase(Phase::Starting) < self.launches_max;
         let known = self.browsers.contains_key(&id);
         let may = room && !known && self.boot.is_some();
         if may {
@@ -271,7 +270,7 @@ impl Host {
         };
         Some(Heartbeat {
             browser: id,
-            seq: self.count(),
+            seq: self.next_seq(),
             phase: Phase::Dead,
             epoch: hosted.epoch,
             mem_kib: 0,
@@ -352,7 +351,7 @@ impl Host {
         &mut self,
         facts: impl Fn(BrowserId, Option<SessionId>) -> (u32, Duration),
     ) -> Vec<Heartbeat> {
-        let seq = self.count();
+        let seq = self.next_seq();
         let beat = |(&id, hosted): (&BrowserId, &Hosted)| {
             let (mem_kib, quiet) = facts(id, hosted.doing.session());
             Heartbeat {
@@ -373,16 +372,36 @@ impl Host {
 
     /// All that it has, for comparing, and the number of that list.
     pub fn list(&mut self) -> (u64, BTreeMap<BrowserId, (Phase, Epoch)>) {
-        let seq = self.count();
+        let seq = self.next_seq();
         let stands =
             |(&id, hosted): (&BrowserId, &Hosted)| (id, (hosted.doing.phase(), hosted.epoch));
         (seq, self.browsers.iter().map(stands).collect())
     }
 
+    /// Whether it is wanted: known, and not told to end.
+    #[must_use]
+    pub fn wants(&self, id: BrowserId) -> bool {
+        let hosted = self.browsers.get(&id);
+        hosted.is_some_and(|hosted| !matches!(hosted.doing, Doing::Ending(_)))
+    }
+
+    /// Whether it is known, also when it is about to end.
+    #[must_use]
+    pub fn knows(&self, id: BrowserId) -> bool {
+        self.browsers.contains_key(&id)
+    }
+
     /// The next number of what it says.
-    pub fn count(&mut self) -> u64 {
+    pub fn next_seq(&mut self) -> u64 {
         self.seq += 1;
         self.seq
+    }
+
+    /// How many are in `phase`.
+    #[must_use]
+    pub fn in_phase(&self, phase: Phase) -> u32 {
+        let there = |hosted: &&Hosted| hosted.doing.phase() == phase;
+        self.browsers.values().filter(there).count() as u32
     }
 
     /// The number of this start, while the store knows it.
