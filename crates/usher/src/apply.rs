@@ -52,6 +52,12 @@ pub(crate) fn apply(arguments: &Arguments) -> Ending {
 
 fn carried_out(arguments: &Arguments) -> Result<(), Ending> {
     let file = Resources::load(&arguments.file).map_err(Faults::ending)?;
+    if arguments.prune && file.is_blank() {
+        return Err(Ending::Change(anyhow!(
+            "{}: is empty, and --prune would delete everything that the API manages: write {{}} where that is meant",
+            arguments.file.display()
+        )));
+    }
     let node = Node::at(&arguments.api.api, arguments.api.token.as_deref())?;
     let whole = Whole::ask(&node)?;
     let plan = whole.inventory.plan(&file.value, arguments.prune);

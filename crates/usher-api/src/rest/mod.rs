@@ -162,8 +162,12 @@ impl Call {
 
     /// A truth in the query.
     pub(crate) fn query_flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
+        if self.query.iter().filter(|(key, _)| key == name).count() > 1 {
+            let message = format!("{name} is there more than once");
+            return Err(ApiError::wrong(&format!("/{name}"), message));
+        }
         match self.query(name) {
-            None | Some("") => Ok(None),
+            None => Ok(None),
             Some("true") => Ok(Some(true)),
             Some("false") => Ok(Some(false)),
             Some(other) => Err(ApiError::wrong(

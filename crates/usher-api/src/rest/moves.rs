@@ -38,16 +38,23 @@ pub(crate) fn moves(call: &Call, (kind, id): (Kind, Id), parsed: Option<Parsed>)
     let mut told = BTreeMap::new();
     for (_, balancer) in balancers.filter(|(_, balancer)| touched.contains(&balancer.id)) {
         let [was, is] = [&was, &is].map(|snapshot| shares(snapshot, &balancer.name));
-        let gained = is.iter().map(|(endpoint, share)| {
-            let before = was.get(endpoint).copied().unwrap_or(0.0);
-            (share - before).max(0.0)
-        });
-        let moved = (gained.sum::<f64>() * 1e4).round() / 1e4;
-        told.insert(balancer.name.clone(), moved);
+        let more = |one: &Shares, other: &Shares| {
+            let more = one.iter().map(|(endpoint, share)| {
+                let there = other.get(endpoint).copied().unwrap_or(0.0);
+                (share - there).max(0.0)
+            });
+            // A sum of nothing is -0.
+            more.sum::<f64>() + 0.0
+        };
+        let (gained, left) = (more(&is, &was), more(&was, &is));
+        let share = |share: f64| (share * 1e4).round() / 1e4;
+        // What nobody would answer any more has moved, too, and that is the news.
+        let (moved, lost) = (share(gained.max(left)), share((left - gained).max(0.0)));
+        told.insert(balancer.name.clone(), (moved, lost));
     }
     let sessions = view.around.sessions();
     json!({
-        "traffic": told.iter().map(|(name, moved)| json!({"load_balancer": name, "share_moved": moved})).collect::<Vec<_>>(),
+        "traffic": told.iter().map(|(name, (moved, lost))| json!({"load_balancer": name, "share_moved": moved, "share_lost": lost})).collect::<Vec<_>>(),
         "sessions_cut": cut(&before, &after, &sessions),
         "referenced_by": users.iter().map(|user| user.name.clone()).collect::<Vec<_>>(),
     })
@@ -78,7 +85,10 @@ fn put(draft: &mut Draft, (kind, id): (Kind, Id), parsed: Option<Parsed>) {
 }
 
 /// The share of each endpoint in the traffic of a load balancer.
-fn shares(snapshot: &Snapshot, name: &str) -> BTreeMap<Id, f64> {
+type Shares = BTreeMap<Id, f64>;
+
+/// Nobody has a share in what is refused.
+fn shares(snapshot: &Snapshot, name: &str) -> Shares {
     let host = name.replacen('*', "any", 1);
     let question = Question::read(&json!({"url": format!("http://{host}/")}));
     let answer = question.and_then(|asked| asked.answer(snapshot, &Nobody, Mono::ZERO, 0));
@@ -86,6 +96,7 @@ fn shares(snapshot: &Snapshot, name: &str) -> BTreeMap<Id, f64> {
     let pools = answer
         .as_ref()
         .ok()
+        .filter(|answer| answer["outcome"] != "refuse")
         .and_then(|answer| answer["pools"].as_array());
     for pool in pools.into_iter().flatten() {
         let catalog = snapshot.catalog();

@@ -179,6 +179,9 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
             Verb::Create => None,
             _ => Some(state.find(Kind::Token, id).ok_or(ApiError::NotFound)?),
         };
+        if let Some(kept) = kept {
+            within(kept, &caller)?;
+        }
         if verb == Verb::Delete {
             return Ok(Change {
                 ops: vec![Op::Delete {
@@ -196,7 +199,7 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
             Some(before) if verb == Verb::Edit => patched(before, &body),
             _ => body,
         };
-        let fields = checked(&whole, &caller)?;
+        let fields = checked(&whole, &caller, state)?;
         if state
             .all(Kind::Token)
             .any(|other| other.id != id && other.name == fields.name)
@@ -251,7 +254,7 @@ async fn roll(call: Call) -> Result<Reply, ApiError> {
         let kept = state.find(Kind::Token, id).ok_or(ApiError::NotFound)?;
         let value: Value = serde_json::from_str(&kept.document).unwrap_or_default();
         // Whoever rolls a token holds it then, so may not get more than they have.
-        let fields = checked(value.as_object().unwrap_or(&Map::new()), &caller)?;
+        let fields = checked(value.as_object().unwrap_or(&Map::new()), &caller, state)?;
         let (digest, made) = drawn()?;
         let put = Put {
             kind: Kind::Token,
@@ -303,9 +306,37 @@ struct Fields {
     expires: Option<Stamp>,
 }
 
+/// Whether the caller may do what the permission allows.
+fn holds(caller: &Caller, permission: Permission) -> bool {
+    match permission {
+        Permission::Admin => caller.permissions.contains(&Permission::Admin),
+        Permission::Read(product) => caller.reads(product),
+        Permission::Edit(product) => caller.edits(product),
+    }
+}
+
+/// Nobody changes or takes away a token that can do more than their own.
+fn within(kept: &Resource, caller: &Caller) -> Result<(), ApiError> {
+    let document: Value = serde_json::from_str(&kept.document).unwrap_or_default();
+    let permissions = document["permissions"].as_array();
+    let mut permissions = permissions.into_iter().flatten().filter_map(Value::as_str);
+    let held = permissions
+        .all(|word| Permission::parse(word).is_some_and(|permission| holds(caller, permission)));
+    match held {
+        true => Ok(()),
+        false => {
+            let message = format!(
+                "token {:?} can do more than the token that asks for this",
+                kept.name
+            );
+            Err(ApiError::wrong("", message))
+        }
+    }
+}
+
 /// Everything that is wrong with a token, or what is needed of it. Nobody gives away more than they
 /// have.
-fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiError> {
+fn checked(body: &Map<String, Value>, caller: &Caller, state: &State) -> Result<Fields, ApiError> {
     let mut faults = Vec::new();
     let mut fault = |pointer: String, message: String| {
         faults.push(Fault {
@@ -340,11 +371,6 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
             for (place, item) in list.iter().enumerate() {
                 let pointer = format!("/permissions/{place}");
                 let permission = item.as_str().and_then(Permission::parse);
-                let held = |permission| match permission {
-                    Permission::Admin => caller.permissions.contains(&Permission::Admin),
-                    Permission::Read(product) => caller.reads(product),
-                    Permission::Edit(product) => caller.edits(product),
-                };
                 match permission {
                     None => fault(
                         pointer,
@@ -352,7 +378,7 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
                             "permissions[{place}] {item} is not admin, <product>:read or <product>:edit"
                         ),
                     ),
-                    Some(permission) if !held(permission) => fault(
+                    Some(permission) if !holds(caller, permission) => fault(
                         pointer,
                         format!(
                             "permissions[{place}] {item} is more than the token that asks for it has"
@@ -383,6 +409,13 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
         }
         Some(_) => fault("/accounts".into(), "accounts must be a list".into()),
     }
+    let unlimited = given("accounts").is_none_or(|list| *list == json!([]));
+    if unlimited && !caller.accounts.is_empty() {
+        fault(
+            "/accounts".into(),
+            "accounts is missing: the token that asks for it is limited to some".into(),
+        );
+    }
     if given("email").is_some_and(|email| !email.is_string()) {
         fault("/email".into(), "email must be text".into());
     }
@@ -392,6 +425,17 @@ fn checked(body: &Map<String, Value>, caller: &Caller) -> Result<Fields, ApiErro
         fault(
             "/expires_on".into(),
             "expires_on is not a time such as 2026-12-01T10:00:00Z".into(),
+        );
+    }
+    let end = caller.token.and_then(|id| state.find(Kind::Token, id));
+    let end = end.and_then(|kept| match &kept.private {
+        Some(Private::Token { expires, .. }) => *expires,
+        _ => None,
+    });
+    if let Some(end) = end.filter(|end| moment.is_none_or(|moment| moment > *end)) {
+        fault(
+            "/expires_on".into(),
+            format!("expires_on must not be after that of the token that asks for it, {end}"),
         );
     }
     match faults.is_empty() {

@@ -81,13 +81,16 @@ impl Part for Webhooks {
         }
     }
 
-    /// One that is not sent stays: nobody can read it to send it again. An empty one ends it.
+    /// One that is not sent stays: nobody can read it to send it again. An empty one ends it, and
+    /// so does another place: who may change the address is not told by that what is kept for it.
     fn private(body: &Map<String, Value>, kept: Option<&Resource>) -> Option<Private> {
         match body.get("secret") {
             Some(Value::String(secret)) if secret.is_empty() => None,
             Some(Value::String(secret)) => Some(Private::Secret(Secret::new(secret))),
             Some(Value::Null) => None,
-            _ => kept.and_then(|kept| kept.private.clone()),
+            _ => kept
+                .filter(|kept| !moves(body, kept))
+                .and_then(|kept| kept.private.clone()),
         }
     }
 
@@ -141,6 +144,12 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
     } = wish.check::<Webhooks>(&call.state)?;
     let text = |key: &str| whole.get(key).and_then(Value::as_str).unwrap_or_default();
     let url = text("url").to_owned();
+    if kept.is_some_and(|kept| kept.private.is_some() && moves(&whole, kept))
+        && !whole.contains_key("secret")
+    {
+        let message = "secret was given for another place, and is not sent to this one: send it again, or \"\" for none";
+        return Err(ApiError::wrong("/secret", message));
+    }
     let called = kept
         .is_none_or(|kept| fields(kept).get("url").and_then(Value::as_str) != Some(url.as_str()));
     let mut told = Vec::new();
@@ -166,6 +175,15 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
         }
     }
     alerting::keep::<Webhooks>(call, wish, told).await
+}
+
+/// Whether messages would go to another scheme, host or port than before.
+fn moves(document: &Map<String, Value>, kept: &Resource) -> bool {
+    let place = |fields: &Map<String, Value>| {
+        let uri: Option<Uri> = fields.get("url")?.as_str()?.parse().ok();
+        uri.map(|uri| (uri.scheme().cloned(), uri.authority().cloned()))
+    };
+    place(document) != place(&fields(kept))
 }
 
 fn test_of(name: &str) -> String {
@@ -198,6 +216,13 @@ fn check_url(url: &Cursor<'_>, private_targets: bool) {
         return;
     }
     let host = parsed.host().unwrap_or_default();
+    let names_port = parsed
+        .authority()
+        .is_some_and(|whole| whole.as_str().len() > host.len());
+    if names_port && parsed.port_u16().is_none_or(|port| port == 0) {
+        url.fault("has a port that is outside 1..65535");
+        return;
+    }
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let private = match host.parse::<IpAddr>() {
         Ok(ip) => !is_open(ip),

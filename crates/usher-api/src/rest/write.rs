@@ -116,7 +116,7 @@ pub(crate) fn store(call: &Call) -> Result<Arc<dyn Store>, ApiError> {
     call.desired.store.clone().ok_or_else(|| {
         let file = call.desired.declared.file();
         ApiError::Unbuilt(format!(
-            "no store is configured: {file} says where changes are kept with store: {{url: \"sqlite:var/usher.db\"}}"
+            "no store is configured: {file} says where changes are kept with store: {{url: \"sqlite:var/usher.db\"}}, from the next start on"
         ))
     })
 }

@@ -3,7 +3,7 @@
 //! Whatever changes who may pass goes through here, in one order, so there is nothing to lock. The
 //! task runs on a thread that no front uses. It takes all orders that are there at once (under load
 //! that is a batch, and without load nobody waits for one to fill), steps the room, and notes what
-//! happened; the [`disk`] writes it meanwhile.
+//! happened; the disk's thread writes it meanwhile.
 //!
 //! An admission is told when it can no longer be forgotten: while the disk knows that so many are
 //! allowed for, at once; beyond that, with the next commit. So after a crash, at the worst as many

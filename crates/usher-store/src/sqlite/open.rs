@@ -79,6 +79,8 @@ pub(super) async fn open(path: &Path, patience: Duration) -> Result<Opened, Faul
         .busy_timeout(BUSY_TIMEOUT)
         .synchronous(SqliteSynchronous::Full)
         .pragma("journal_size_limit", LOG_BYTES_KEPT)
+        // What was a secret once does not lie about in free pages.
+        .pragma("secure_delete", "ON")
         .disable_statement_logging();
     let mut database = Database {
         options,

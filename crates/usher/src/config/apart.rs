@@ -83,6 +83,12 @@ impl Resources {
         })
     }
 
+    /// Whether there is nothing but space and comments in it.
+    pub(crate) fn is_blank(&self) -> bool {
+        let mut lines = self.text.lines().map(str::trim);
+        lines.all(|line| line.is_empty() || line.starts_with('#'))
+    }
+
     /// The faults with the places of the file.
     pub(crate) fn faults(&self, faults: &[Fault]) -> Faults {
         let list = faults.iter().map(|it| placed(it, &self.text, &self.tree));

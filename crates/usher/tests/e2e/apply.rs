@@ -153,7 +153,13 @@ fn a_change_is_told_field_by_field_and_only_prune_deletes() {
         pruned,
         "- monitor web\n0 to create, 0 to change, 1 to delete\ndeleted monitor web\n"
     );
-    usher.folder().write("none.yaml", "");
+    // What a failed export left behind is not taken for a wish.
+    usher.folder().write("none.yaml", "# nothing\n");
+    let refused = run(&usher, &["apply", "-f", "none.yaml", "--prune", "--yes"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("is empty"), "{refused:?}");
+    assert_ne!(good(&usher, &["export"]), "{}\n");
+    usher.folder().write("none.yaml", "{}");
     good(&usher, &["apply", "-f", "none.yaml", "--prune", "--yes"]);
     assert_eq!(good(&usher, &["export"]), "{}\n");
 }

@@ -526,6 +526,60 @@ fn who_changed_what_is_kept() {
 }
 
 #[test]
+fn no_token_reaches_beyond_itself() {
+    let usher = empty();
+    let made = |body: Value| {
+        usher.made("/user/tokens", &body)["value"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let admin = usher.made(
+        "/user/tokens",
+        &json!({"name": "admin", "permissions": ["admin"]}),
+    );
+    let clerk = made(json!({"name": "clerk", "permissions": ["tokens:edit"]}));
+    let ends = "2099-01-01T00:00:00Z";
+    let guest = made(json!({"name": "guest", "permissions": ["tokens:edit"], "expires_on": ends}));
+    let with = |secret: &str, method: &str, path: &str, body: Value| {
+        let head =
+            format!("{method} /client/v4{path} HTTP/1.1\r\nAuthorization: Bearer {secret}\r\n");
+        usher.api(&head, &body.to_string())
+    };
+    // What it could not make it does not change or take away.
+    let path = format!("/user/tokens/{}", id(&admin));
+    let less = json!({"name": "admin", "permissions": ["tokens:read"]});
+    for (method, path, body) in [
+        ("DELETE", path.clone(), json!({})),
+        ("PUT", path.clone(), less.clone()),
+        ("PATCH", path.clone(), less),
+    ] {
+        assert_eq!(
+            errors(&with(&clerk, method, &path, body)).0,
+            400,
+            "{method}"
+        );
+    }
+    assert_eq!(
+        result(&usher.call("GET", &path, ""))["permissions"],
+        json!(["admin"])
+    );
+    // What it makes does not outlive it.
+    let child = |name: &str, ends: Value| json!({"name": name, "permissions": ["tokens:read"], "expires_on": ends});
+    for ends in [Value::Null, json!("2099-01-01T00:00:01Z")] {
+        let answer = with(&guest, "POST", "/user/tokens", child("longer", ends));
+        assert_eq!(errors(&answer), one(400, 1002, "/expires_on"));
+    }
+    let answer = with(
+        &guest,
+        "POST",
+        "/user/tokens",
+        child("shorter", json!(ends)),
+    );
+    assert_eq!(answer.status(), 200, "{answer:?}");
+}
+
+#[test]
 fn a_dry_run_says_what_would_move_and_keeps_nothing() {
     let usher = empty();
     let (base, zone) = (usher.base(), usher.zone());
@@ -539,15 +593,37 @@ fn a_dry_run_says_what_would_move_and_keeps_nothing() {
     let patch =
         json!({"steering_policy": "random", "default_pools": [id(&one), id(&two)]}).to_string();
     let dry = usher.call("PATCH", &format!("{path}?dry_run=true"), &patch);
-    let (_, told) = told(&dry);
-    assert_eq!(told["result"]["steering_policy"], "random");
-    let moved = &told["dry_run"]["traffic"][0];
+    let (_, dried) = told(&dry);
+    assert_eq!(dried["result"]["steering_policy"], "random");
+    let moved = &dried["dry_run"]["traffic"][0];
     assert_eq!(
         (&moved["load_balancer"], &moved["share_moved"]),
         (&json!(HOST), &json!(0.5)),
-        "{told}"
+        "{dried}"
     );
     assert_eq!(result(&usher.call("GET", &path, "")), balancer);
+    // Nobody would answer: all of it is lost, and none of it is a gain of others.
+    let off = json!({"enabled": false}).to_string();
+    let only = format!("{base}/pools/{}?dry_run=true", id(&one));
+    for (method, path, body) in [
+        ("PATCH", only, &*off),
+        ("PATCH", format!("{path}?dry_run=true"), &*off),
+        ("DELETE", format!("{path}?dry_run=true"), ""),
+    ] {
+        let (_, dried) = told(&usher.call(method, &path, body));
+        let moved = &dried["dry_run"]["traffic"][0];
+        let both = [&moved["share_moved"], &moved["share_lost"]];
+        assert_eq!(both, [&json!(1.0), &json!(1.0)], "{method} {path}: {dried}");
+    }
+    // A flag that says nothing clear is no reason to write.
+    for query in [
+        "dry_run=",
+        "dry_run=true&dry_run=",
+        "dry_run=true&dry_run=false",
+    ] {
+        let unclear = usher.call("PATCH", &format!("{path}?{query}"), &patch);
+        assert_eq!(errors(&unclear).0, 400, "{query}");
+    }
     let wrong = usher.call(
         "PATCH",
         &format!("{path}?dry_run=true"),

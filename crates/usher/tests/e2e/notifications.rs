@@ -138,6 +138,14 @@ fn a_destination_is_tried_when_it_is_made_and_its_secret_is_never_shown() {
     assert_eq!(test.target(), "/hook?room=7&moved=1");
     assert_eq!(test.field("cf-webhook-auth"), Some("open-sesame"));
 
+    // Another host: whoever may change the address does not get the secret by that.
+    let other = Endpoint::answering(RECEIVED);
+    let answer = desk.call("PUT", &path, &json!({"url": url(&other)}));
+    assert_eq!(errors(&answer), (400, vec![(1002, "/secret".to_owned())]));
+    let answer = desk.call("PUT", &path, &json!({"url": url(&other), "secret": ""}));
+    assert_eq!(result(&answer), json!({"id": id}));
+    assert_eq!(other.next().field("cf-webhook-auth"), None);
+
     // One that does not answer is kept, and that is said.
     let nobody = json!({"name": "n", "url": format!("http://{}/", refusing())});
     let answer = desk.call("POST", "destinations/webhooks", &nobody);
