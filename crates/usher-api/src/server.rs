@@ -40,6 +40,7 @@ use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::rest::{App, Desired};
 use crate::wire::explain::{Surroundings, wall};
+use crate::wire::rooms::RoomStatus;
 use crate::wire::state::state;
 
 pub use crate::dashboard::{Answers, Figures};
@@ -84,6 +85,8 @@ pub trait Control: Send + Sync + 'static {
     /// Carries these attempts out, a bounded number at once: each result comes with the place of its
     /// attempt. What is wanted no more ends with the receiver.
     fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)>;
+    /// What is true of a waiting room right now. `None`: nobody has come to it yet.
+    fn room(&self, room: Id) -> Option<RoomStatus>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
 }
@@ -289,7 +292,8 @@ async fn last_answer(
 /// The state of the node as scripts and the dashboard read it.
 pub(crate) fn state_of(control: &dyn Control, view: &View) -> serde_json::Value {
     let (version, uptime) = (control.version(), control.uptime());
-    state(&view.snapshot, view, version, uptime, wall())
+    let room = |id| control.room(id);
+    state(&view.snapshot, view, &room, (version, uptime), wall())
 }
 
 async fn no_route(uri: Uri) -> ApiError {

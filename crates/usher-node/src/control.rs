@@ -17,6 +17,7 @@ use usher_api::Desired;
 use usher_api::access::Access;
 use usher_api::server::{Answers, Attempt, Control, Figures, Probed, View};
 use usher_api::wire::explain::Surroundings;
+use usher_api::wire::rooms::RoomStatus;
 use usher_api::wire::state::session_skew;
 use usher_core::affinity::Pins;
 use usher_core::catalog::{Address, EndpointIx, Monitoring};
@@ -247,6 +248,11 @@ impl Control for Shared {
 
     fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)> {
         self.attempts.begin(wanted)
+    }
+
+    fn room(&self, _room: Id) -> Option<RoomStatus> {
+        // Nobody decides for a room yet: `usher_api::wire::rooms::SERVED` keeps them away.
+        None
     }
 
     fn figures(&self) -> Figures {

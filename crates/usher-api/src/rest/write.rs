@@ -184,13 +184,14 @@ impl Wish {
             .into_iter()
             .for_each(|fault| report.fault(fault));
         let parsed = whole.check(&report, (R::KIND, self.id), &candidate, self.zone.as_ref());
-        let (faults, notes) = report.into_parts();
+        let (faults, mut notes) = report.into_parts();
         let (Some(parsed), Value::Object(candidate), true) = (parsed, candidate, faults.is_empty())
         else {
             return Err(ApiError::of_faults(faults));
         };
         let mut document = document::canonical(&candidate, fields_of(R::KIND));
         R::finish(&mut document, before.as_ref(), self.at);
+        notes.extend(R::notes(before.as_ref(), &document));
         let created = kept.as_ref().and_then(|kept| kept.times);
         let shown = Shown {
             kind: R::KIND,
@@ -239,12 +240,14 @@ impl Wish {
             true => text(kept, whole),
             false => json!({"id": self.id.to_string()}).to_string(),
         };
+        let mut ops = R::beside(self.id, whole.state);
+        ops.push(Op::Delete {
+            kind: R::KIND,
+            id: self.id,
+            expected: None,
+        });
         Ok(Decided {
-            ops: vec![Op::Delete {
-                kind: R::KIND,
-                id: self.id,
-                expected: None,
-            }],
+            ops,
             answer: envelope(&result, &[], None),
             parsed: None,
         })
