@@ -2,7 +2,13 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { createServer } from 'vite'
 
-const vite = await createServer({ appType: 'custom', server: { middlewareMode: true, ws: false }, logLevel: 'error' })
+const vite = await createServer({
+  appType: 'custom',
+  server: { middlewareMode: true, ws: false },
+  // Nothing is served, so there is nothing to look for in advance.
+  optimizeDeps: { noDiscovery: true, include: [] },
+  logLevel: 'error',
+})
 after(() => vite.close())
 const { differences } = await vite.ssrLoadModule('/src/lib/differences.ts')
 const { inService, shares, weightFault } = await vite.ssrLoadModule('/src/lib/shares.ts')

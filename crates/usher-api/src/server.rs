@@ -42,7 +42,7 @@ use crate::rest::{App, Desired};
 use crate::wire::explain::{Surroundings, wall};
 use crate::wire::state::state;
 
-pub use crate::dashboard::{Answers, Figures};
+pub use crate::dashboard::{Answers, Figures, SignIns};
 
 /// The largest body of a request.
 pub(crate) const BODY_MAX: usize = 1024 * 1024;
@@ -86,6 +86,8 @@ pub trait Control: Send + Sync + 'static {
     fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
+    /// The people who are signed in to the dashboard.
+    fn sign_ins(&self) -> Arc<SignIns>;
 }
 
 /// A probe that is carried out once.

@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use usher_api::Desired;
 use usher_api::access::Access;
-use usher_api::server::{Answers, Attempt, Control, Figures, Probed, View};
+use usher_api::server::{Answers, Attempt, Control, Figures, Probed, SignIns, View};
 use usher_api::wire::explain::Surroundings;
 use usher_api::wire::state::session_skew;
 use usher_core::affinity::Pins;
@@ -47,6 +47,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
     sessions: Arc<Sessions>,
+    sign_ins: Arc<SignIns>,
     registry: Mutex<Registry>,
 }
 
@@ -65,6 +66,7 @@ impl Shared {
         desired: Arc<ArcSwap<Desired>>,
         probes: Arc<Probes>,
         ready: watch::Receiver<bool>,
+        sign_ins: SignIns,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
         let sessions = Arc::new(Sessions::new(Arc::clone(&plane)));
@@ -87,6 +89,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             reloads,
             sessions,
+            sign_ins: Arc::new(sign_ins),
             registry: Mutex::new(registry),
         })
     }
@@ -247,6 +250,10 @@ impl Control for Shared {
 
     fn attempt(&self, wanted: Vec<Attempt>) -> mpsc::Receiver<(usize, ProbeResult)> {
         self.attempts.begin(wanted)
+    }
+
+    fn sign_ins(&self) -> Arc<SignIns> {
+        Arc::clone(&self.sign_ins)
     }
 
     fn figures(&self) -> Figures {

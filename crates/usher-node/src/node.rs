@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use usher_api::access::Access;
+use usher_api::server::{Control as _, SignIns};
 use usher_api::{Declared, server};
 use usher_core::catalog::Catalog;
 use usher_core::engine::{Engine, Input, Known, Output};
@@ -168,6 +169,7 @@ impl Node {
             known,
             drains,
             addresses,
+            sign_ins,
         } = estate.unwrap_or_default();
         let (of_api, of_front): (Vec<_>, Vec<_>) = listeners
             .into_iter()
@@ -257,6 +259,7 @@ impl Node {
             desired,
             probes,
             ready.clone(),
+            SignIns::inherited(sign_ins.iter().map(String::as_str), plane.now()),
         );
         let api_open = watch::Sender::new(!follows);
         let api = match &process.api {
@@ -349,6 +352,7 @@ impl Node {
             known,
             drains: drains(&self.plane.snapshot()),
             addresses,
+            sign_ins: self.shared.sign_ins().bequest(self.plane.now()),
         };
         // Its place is one process's at a time; the other one waits for it.
         self.wanted.release().await;

@@ -67,6 +67,10 @@ interface Envelope<T> {
   dry_run?: Moves | null
 }
 
+/** How often a call is repeated whose answer asks for it. */
+const AGAIN_MAX = 3
+const WAIT_SECONDS_MAX = 5
+
 async function exchange<T>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
   const headers: Record<string, string> = {}
   if (body !== undefined) headers['content-type'] = 'application/json'
@@ -74,12 +78,20 @@ async function exchange<T>(method: string, path: string, body?: unknown): Promis
   let response: Response
   let envelope: Envelope<T>
   try {
-    response = await fetch(path, {
-      method,
-      headers,
-      credentials: 'same-origin',
-      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
-    })
+    for (let again = 0; ; again++) {
+      // By this word the node knows what it has done already, and does it once.
+      if (again > 0) headers['x-stainless-retry-count'] = String(again)
+      response = await fetch(path, {
+        method,
+        headers,
+        credentials: 'same-origin',
+        body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
+      })
+      // Such as by a process whose place another one has just taken.
+      const wait = response.status === 503 ? Number(response.headers.get('retry-after')) : 0
+      if (!(wait > 0) || again === AGAIN_MAX) break
+      await new Promise((done) => setTimeout(done, Math.min(wait, WAIT_SECONDS_MAX) * 1000))
+    }
   } catch {
     throw new Refusal(0, [{ code: 0, message: 'The node does not answer. Nothing was changed that you have not seen confirmed.' }])
   }

@@ -14,11 +14,17 @@ class Session {
   status = $state<'asking' | 'out' | 'in'>('asking')
   name = $state('')
   permissions = $state<string[]>([])
+  /** On the clock of this page, in ms. */
+  private endsAt = Infinity
   /** Why the sign-in page is shown to somebody who was signed in. */
   notice = $state('')
 
   constructor() {
-    const ended = () => this.ended('Your session has ended. Sign in again to go on; this page is kept.')
+    const ended = () => {
+      const late = performance.now() >= this.endsAt
+      const why = late ? 'its time is over' : 'the node was started again, or its token may no more'
+      this.ended(`Your session has ended: ${why}. Sign in again to go on; this page is kept.`)
+    }
     whenLost(ended)
     live.whenEnded = ended
   }
@@ -70,6 +76,7 @@ class Session {
     speakFor(told.csrf)
     this.name = told.name
     this.permissions = told.permissions
+    this.endsAt = performance.now() + told.expires_in * 1000
     this.notice = ''
     this.status = 'in'
     live.start()

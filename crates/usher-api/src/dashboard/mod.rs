@@ -26,7 +26,6 @@ use crate::envelope::ApiError;
 use crate::server::Control;
 
 use live::Live;
-use session::Sessions;
 
 /// Nothing inline, nothing from elsewhere, in nobody's frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -41,7 +40,7 @@ struct Files;
 #[derive(Debug, Clone)]
 pub(crate) struct Dashboard {
     control: Arc<dyn Control>,
-    sessions: Arc<Sessions>,
+    sign_ins: Arc<SignIns>,
     live: Arc<Live>,
 }
 
@@ -50,7 +49,7 @@ impl Dashboard {
     pub(crate) fn new(control: &Arc<dyn Control>) -> Dashboard {
         Dashboard {
             control: Arc::clone(control),
-            sessions: Arc::default(),
+            sign_ins: control.sign_ins(),
             live: Live::start(control),
         }
     }
@@ -77,6 +76,7 @@ impl Dashboard {
 }
 
 pub use live::{Answers, Figures};
+pub use session::SignIns;
 pub(crate) use session::with_session;
 
 /// A file that keeps its name when its content changes: asked for again each time.

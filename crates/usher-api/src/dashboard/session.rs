@@ -43,12 +43,15 @@ const CSRF: HeaderName = HeaderName::from_static("x-usher-csrf");
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The sessions of this process; they end with it.
+/// The longest token that is passed on, sealed.
+const SEALED_MAX: usize = 4096;
+
+/// The sessions of people at this node. They end with their process, unless another one follows it.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
+pub struct SignIns(Mutex<HashMap<[u8; 32], SignIn>>);
 
 #[derive(Debug)]
-struct Session {
+struct SignIn {
     /// The token, sealed with the cookie's secret.
     token: Vec<u8>,
     ends: Mono,
@@ -61,7 +64,7 @@ struct Opened {
     left: Duration,
 }
 
-impl Sessions {
+impl SignIns {
     /// Keeps `token`; what to put into the cookie.
     fn begin(&self, token: &str, now: Mono) -> Option<String> {
         let mut secret = [0; 32];
@@ -78,7 +81,7 @@ impl Sessions {
                 sessions.remove(&oldest);
             }
         }
-        let session = Session {
+        let session = SignIn {
             token: sealed,
             ends: now.after(LIFE),
         };
@@ -113,7 +116,40 @@ impl Sessions {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Session>> {
+    /// What the process that follows this one needs to know them: a line each, at most 8 KiB long,
+    /// that opens nothing without its cookie.
+    #[must_use]
+    pub fn bequest(&self, now: Mono) -> Vec<String> {
+        let sessions = self.lock();
+        let whole = sessions
+            .iter()
+            .filter(|(_, session)| session.ends > now && session.token.len() <= SEALED_MAX);
+        let lines = whole.map(|(name, session)| {
+            let [name, token] =
+                [&name[..], &session.token].map(|part| URL_SAFE_NO_PAD.encode(part));
+            let left = session.ends.since(now).as_millis();
+            format!("{name} {token} {left}")
+        });
+        lines.collect()
+    }
+
+    /// Those of the process before this one, as it told of them. A line of another form is passed
+    /// over: whoever it was signs in again.
+    #[must_use]
+    pub fn inherited<'a>(lines: impl IntoIterator<Item = &'a str>, now: Mono) -> SignIns {
+        let read = |line: &str| {
+            let mut words = line.split(' ');
+            let mut bytes = || URL_SAFE_NO_PAD.decode(words.next()?).ok();
+            let (name, token) = (bytes()?.try_into().ok()?, bytes()?);
+            let left = Duration::from_millis(words.next()?.parse().ok()?);
+            let ends = now.after(left.min(LIFE));
+            Some((name, SignIn { token, ends }))
+        };
+        let known = lines.into_iter().filter_map(read).take(SESSIONS_MAX);
+        SignIns(Mutex::new(known.collect()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], SignIn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,7 +199,7 @@ pub(crate) async fn with_session(
         return next.run(request).await;
     }
     let opened = dashboard
-        .sessions
+        .sign_ins
         .open(request.headers(), dashboard.control.now());
     if let Some(opened) = opened {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -213,7 +249,7 @@ async fn sign_in(
     let headers_of_token = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
     let now = dashboard.control.now();
     let who = who(&dashboard, &headers_of_token)?;
-    let Some(cookie) = dashboard.sessions.begin(token, now) else {
+    let Some(cookie) = dashboard.sign_ins.begin(token, now) else {
         tracing::error!("a session cannot be begun: no random numbers");
         return Err(ApiError::Forbidden);
     };
@@ -228,7 +264,7 @@ async fn sign_in(
         COOKIE,
         HeaderValue::try_from(format!("{NAME}={cookie}")).map_err(|_| ApiError::Forbidden)?,
     )]);
-    let opened = dashboard.sessions.open(&sent, now);
+    let opened = dashboard.sign_ins.open(&sent, now);
     let opened = opened.ok_or(ApiError::Forbidden)?;
     let mut shown = answer(&told(&opened, who));
     if let Ok(line) = HeaderValue::try_from(line) {
@@ -243,7 +279,7 @@ async fn show(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let now = dashboard.control.now();
-    let opened = dashboard.sessions.open(&headers, now);
+    let opened = dashboard.sign_ins.open(&headers, now);
     let opened = opened.ok_or(ApiError::Unauthenticated)?;
     let bearer = bearer(&opened.token).ok_or(ApiError::Unauthenticated)?;
     let token = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
@@ -252,7 +288,7 @@ async fn show(
 
 /// Ends the session. Who has none is signed out already.
 async fn sign_out(State(dashboard): State<Dashboard>, headers: HeaderMap) -> Response {
-    dashboard.sessions.end(&headers);
+    dashboard.sign_ins.end(&headers);
     let mut shown = answer(&json!({}));
     let gone = "usher_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0";
     shown
@@ -293,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_session_opens_with_its_cookie_until_it_ends() {
-        let sessions = Sessions::default();
+        let sessions = SignIns::default();
         let begun = Mono::ZERO;
         let value = sessions.begin("opensesame", begun).expect("random");
         let opened = sessions.open(&cookie(&value), begun).expect("open");
@@ -307,8 +343,38 @@ mod tests {
     }
 
     #[test]
+    fn the_next_process_knows_them_for_as_long_as_this_one_would() {
+        let before = SignIns::default();
+        let value = before.begin("opensesame", Mono::ZERO).expect("random");
+        let hour = Duration::from_secs(3600);
+        let lines = before.bequest(Mono::ZERO.after(hour));
+        let told = lines.iter().map(String::as_str);
+        let after = SignIns::inherited(told.chain(["", "a b c", "of another form"]), Mono::ZERO);
+        let opened = after.open(&cookie(&value), Mono::ZERO).expect("open");
+        assert_eq!(
+            (opened.token.as_str(), opened.left),
+            ("opensesame", LIFE - hour)
+        );
+        assert_eq!(after.lock().len(), 1);
+        assert!(before.bequest(Mono::ZERO.after(LIFE)).is_empty());
+    }
+
+    #[test]
+    fn what_is_passed_on_is_bounded() {
+        let before = SignIns::default();
+        before
+            .begin(&"x".repeat(SEALED_MAX), Mono::ZERO)
+            .expect("random");
+        assert!(before.bequest(Mono::ZERO).is_empty());
+        let name = URL_SAFE_NO_PAD.encode([7; 32]);
+        let lasting = format!("{name} AAAA {}", u64::MAX);
+        let after = SignIns::inherited([lasting.as_str()], Mono::ZERO);
+        assert!(after.bequest(Mono::ZERO.after(LIFE)).is_empty());
+    }
+
+    #[test]
     fn what_is_no_cookie_of_ours_opens_nothing() {
-        let sessions = Sessions::default();
+        let sessions = SignIns::default();
         let value = sessions.begin("opensesame", Mono::ZERO).expect("random");
         let other = URL_SAFE_NO_PAD.encode([7; 32]);
         for value in ["", "a", "===", &value[1..], &other] {
@@ -319,7 +385,7 @@ mod tests {
 
     #[test]
     fn memory_alone_does_not_show_the_token() {
-        let sessions = Sessions::default();
+        let sessions = SignIns::default();
         sessions.begin("opensesame", Mono::ZERO).expect("random");
         let kept = sessions.lock();
         let token = &kept.values().next().expect("kept").token;
@@ -328,7 +394,7 @@ mod tests {
 
     #[test]
     fn one_more_than_there_is_room_for_ends_the_oldest() {
-        let sessions = Sessions::default();
+        let sessions = SignIns::default();
         let first = sessions.begin("first", Mono::ZERO).expect("random");
         let later = Mono::ZERO.after(Duration::from_secs(1));
         for _ in 0..SESSIONS_MAX {

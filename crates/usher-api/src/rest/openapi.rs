@@ -26,6 +26,12 @@ pub(crate) fn document() -> String {
             PathItemBuilder::new().operation(method(&route.method), operation(&route, &envelope));
         paths = paths.path(route.path.clone(), item.build());
     }
+    paths = paths.path(
+        LIVE,
+        PathItemBuilder::new()
+            .operation(HttpMethod::Get, live(&envelope))
+            .build(),
+    );
     let token = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let components = ComponentsBuilder::new()
         .schema("Envelope", described())
@@ -47,6 +53,42 @@ pub(crate) fn document() -> String {
         )]))
         .build();
     serde_json::to_string(&all).expect("a description is JSON")
+}
+
+/// The one answer that has no end, and so no place in the table: `dashboard::live` gives it.
+const LIVE: &str = "/usher/live";
+
+fn live(envelope: &RefOr<Schema>) -> OperationBuilder {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    let events = ContentBuilder::new()
+        .schema(Some(Schema::from(text.build())))
+        .build();
+    let events = ResponseBuilder::new()
+        .description(
+            "Server-sent events: state (as get_state shows it) whenever it changes, history (the last ten minutes) once, figures each second",
+        )
+        .content("text/event-stream", events)
+        .build();
+    let refused = ContentBuilder::new().schema(Some(envelope.clone())).build();
+    let refused = ResponseBuilder::new()
+        .description("Refused: errors says why")
+        .content("application/json", refused)
+        .build();
+    let full = ResponseBuilder::new()
+        .description("64 streams are open: come again after Retry-After")
+        .build();
+    OperationBuilder::new()
+        .operation_id(Some("watch_state"))
+        .summary(Some(
+            "Streams the state of this node and its figures, until the client has enough",
+        ))
+        .responses(
+            ResponsesBuilder::new()
+                .response("200", events)
+                .response("4XX", refused)
+                .response("503", full)
+                .build(),
+        )
 }
 
 fn method(method: &Method) -> HttpMethod {
@@ -189,5 +231,7 @@ mod tests {
             );
             assert_eq!(described["requestBody"].is_object(), route.body.is_some());
         }
+        let live = &document["paths"][LIVE]["get"]["responses"]["200"]["content"];
+        assert!(live["text/event-stream"].is_object(), "{live}");
     }
 }

@@ -54,6 +54,8 @@ pub struct Estate {
     /// Of endpoints that are hostnames: a name server that is silent at the wrong moment must not
     /// take them out of service.
     pub(crate) addresses: Vec<(String, Vec<IpAddr>)>,
+    /// People who are signed in to the dashboard, each as `SignIns` writes it.
+    pub(crate) sign_ins: Vec<String>,
 }
 
 /// A listener that another process opened.

@@ -136,6 +136,7 @@ pub(super) fn estate(line: &Line) -> Result<Estate, HandoverError> {
                     }
                 }
             }
+            "sign-ins" => estate.sign_ins.extend(lines.map(str::to_owned)),
             "end" => break,
             _ => {}
         }

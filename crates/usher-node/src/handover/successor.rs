@@ -178,6 +178,7 @@ fn give(line: &Line, estate: &Estate) -> io::Result<()> {
         format!("{host}{}", addresses.collect::<String>())
     });
     list(line, "addresses", addresses)?;
+    list(line, "sign-ins", estate.sign_ins.iter().cloned())?;
     line.send("end", &[])
 }
 
@@ -296,6 +297,7 @@ mod tests {
                 "a.example.com".to_owned(),
                 vec![wanted.ip(), [192, 0, 2, 1].into()],
             )],
+            sign_ins: vec!["a".repeat(PACKET_MAX / 4); 9],
         };
         let (ours, theirs) = lines();
         let given = thread::scope(|scope| {
@@ -311,5 +313,6 @@ mod tests {
         assert_eq!(given.known, estate.known);
         assert_eq!(given.drains, estate.drains);
         assert_eq!(given.addresses, estate.addresses);
+        assert_eq!(given.sign_ins, estate.sign_ins);
     }
 }

@@ -28,8 +28,14 @@ window.usher = {
   name(el) {
     const by = el.getAttribute('aria-labelledby')
     const label = el.getAttribute('aria-label') ?? (by && document.getElementById(by)?.textContent)
-      ?? el.labels?.[0]?.textContent ?? el.textContent
+      ?? (el.labels?.[0] && this.words(el.labels[0])) ?? el.textContent
     return label.replace('(optional)', '').replace(/\\s+/g, ' ').trim()
+  },
+  // A label may hold its field, whose options are no part of the name.
+  words(label) {
+    const own = label.cloneNode(true)
+    own.querySelectorAll('select,input,textarea').forEach((el) => el.remove())
+    return own.textContent
   },
   scope() { return document.querySelector('dialog[open]') ?? document.body },
   all(kind) {
@@ -342,6 +348,19 @@ async def change(page):
     )
 
 
+async def follow(page):
+    """Another process takes over, and nobody has to sign in again."""
+    await page.go("/tokens")
+    outside("follow")
+    # A change goes to whoever serves now.
+    await page.click("button", "New token")
+    await page.fill("Name", "after")
+    await page.choose("Load balancing", "read")
+    await page.click("button", "Make token")
+    await page.closed()
+    await page.text("copy it now")
+
+
 async def lose(page):
     """A node that goes away is said so, and its return is seen."""
     await page.go("/")
@@ -430,7 +449,7 @@ async def main(chromium, base, token, arguments):
         else:
             folder = pathlib.Path(value)
             folder.mkdir(parents=True, exist_ok=True)
-    stories = {"light": light, "watch": watch, "explain": explain, "change": change, "lose": lose,
+    stories = {"light": light, "watch": watch, "explain": explain, "change": change, "follow": follow, "lose": lose,
                "shoot": lambda page: shoot(page, folder)}
     with tempfile.TemporaryDirectory(prefix="usher-chromium-") as home:
         browser = subprocess.Popen(

@@ -41,6 +41,7 @@ fn an_operator_does_a_days_work_in_the_browser() {
     let config = Config::new()
         .set(&["api", "listen"], json!(api.to_string()))
         .set(&["store"], json!({"url": "sqlite:usher.db"}))
+        .set(&["pid_file"], json!("usher.pid"))
         .pool("eu", [endpoints[0].origin("a")])
         .pool("us", [endpoints[1].origin("b")])
         .monitored("eu")
@@ -63,7 +64,9 @@ fn an_operator_does_a_days_work_in_the_browser() {
             "--shots",
             std::env::var_os("USHER_SHOTS").as_deref(),
         ))
-        .args(["light", "watch", "explain", "change", "shoot", "lose"])
+        .args([
+            "light", "watch", "explain", "change", "shoot", "follow", "lose",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -113,6 +116,12 @@ impl Scene {
                     let request = format!("GET /small HTTP/1.1\r\nHost: {host}\r\n\r\n");
                     (wire.exchange(request).status() == 200).then_some(())
                 });
+            }
+            ["follow"] => {
+                let usher = self.usher.as_mut().expect("runs");
+                usher.hand_over();
+                // From then on the old process answers nobody.
+                usher.wait_stderr("serves from now on");
             }
             ["stop"] => {
                 self.traffic = None;

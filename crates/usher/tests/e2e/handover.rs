@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::config::HOST;
+use crate::support::config::{HOST, TOKEN};
 use crate::support::load::Client;
 use crate::support::process::{Folder, Process};
 use crate::support::tls::Authority;
@@ -452,4 +452,30 @@ fn a_service_manager_may_have_an_abstract_name() {
     command.env("NOTIFY_SOCKET", format!("@{name}"));
     let _usher = Usher::spawn(folder, command);
     assert_eq!(manager.hears(), "READY=1");
+}
+
+#[test]
+fn people_stay_signed_in() {
+    let endpoint = Endpoint::named("a");
+    let mut usher = Usher::start(&followed(Config::serving([endpoint.origin("a")])));
+    let api = usher.address("api");
+    let body = format!(r#"{{"token":"{TOKEN}"}}"#);
+    let length = body.len();
+    let signed_in = Wire::connect(api).exchange(format!(
+        "POST /session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    ));
+    assert_eq!(signed_in.status(), 200);
+    let cookie = signed_in.field("set-cookie").expect("a session");
+    let cookie = cookie.split(';').next().expect("its value").to_owned();
+    let show = || {
+        let mut wire = Wire::connect(api);
+        let request = format!("GET /session HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+        let answer: Value = serde_json::from_str(&wire.exchange(request).text()).expect("JSON");
+        answer["result"]["csrf"].clone()
+    };
+    let word = show();
+    assert!(word.is_string());
+    // So that nobody but the new process can answer.
+    usher.hand_over().wait();
+    assert_eq!(show(), word);
 }
