@@ -31,6 +31,7 @@ export interface LiveBalancer {
 }
 
 export interface Room {
+  id?: string
   name: string
   status: string
   seats: number
@@ -183,4 +184,23 @@ export interface Explanation {
   steps: Step[]
   seed: number | string
   approximate?: boolean
+}
+
+/** A waiting room as it is kept. */
+export interface WaitingRoom {
+  id: string
+  name: string
+  description: string
+  host: string
+  path: string
+  total_active_users: number
+  new_users_per_minute: number
+  session_duration: number
+  disable_session_renewal: boolean
+  queueing_method: string
+  queue_all: boolean
+  suspended: boolean
+  queueing_status_code: number
+  json_response_enabled: boolean
+  custom_page_html: string
 }
