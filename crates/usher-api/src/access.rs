@@ -11,6 +11,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
 use usher_core::id::Id;
+pub use usher_store::Secret;
 use usher_store::token::Digest;
 use usher_store::{Stamp, State};
 
@@ -25,30 +26,6 @@ pub struct Token {
     pub permissions: Vec<Permission>,
     /// Accounts, by name, that it is limited to. Empty (the default): all.
     pub accounts: Vec<String>,
-}
-
-/// Text that never reaches a log: its `Debug` shows dots.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Takes the text in.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Secret {
-        Secret(text.into())
-    }
-
-    /// The text itself. Compare it in constant time.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(...)")
-    }
 }
 
 /// What a token may do.

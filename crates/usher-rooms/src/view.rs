@@ -3,6 +3,7 @@
 //! Values only: no text in any language, no HTML, nothing rounded for a reader. Whoever sends
 //! something reads it from here.
 
+pub use usher_core::admission::Method;
 use usher_core::time::Wall;
 
 /// What is true of one visitor of one room at one moment.
@@ -90,40 +91,6 @@ impl Stage {
             Stage::CookiesNeeded => "cookies_needed",
             Stage::Called => "called",
             Stage::Active => "active",
-        }
-    }
-}
-
-/// How a room picks who enters next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// The longest wait first.
-    Fifo,
-    /// A fresh draw from all who are present.
-    Random,
-    /// Everybody at once.
-    Passthrough,
-    /// Nobody.
-    Reject,
-}
-
-impl Method {
-    /// Every method.
-    pub const ALL: [Method; 4] = [
-        Method::Fifo,
-        Method::Random,
-        Method::Passthrough,
-        Method::Reject,
-    ];
-
-    /// The word of the wire.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Method::Fifo => "fifo",
-            Method::Random => "random",
-            Method::Passthrough => "passthrough",
-            Method::Reject => "reject",
         }
     }
 }

@@ -70,6 +70,17 @@ impl Method {
         Method::Passthrough,
         Method::Reject,
     ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Method::Fifo => "fifo",
+            Method::Random => "random",
+            Method::Passthrough => "passthrough",
+            Method::Reject => "reject",
+        }
+    }
 }
 
 /// How fast a freed minute is spent.

@@ -398,7 +398,7 @@ impl Door {
             .filter(|_| settings.method == Method::Fifo && self.show_position);
         View {
             stage: outside.stage,
-            method: method(settings.method),
+            method: settings.method,
             queue_all: settings.queue_all,
             now: wall(self.clock.now()),
             last_updated: wall(outside.last_updated),
@@ -453,15 +453,6 @@ fn wait_of(estimate: &Estimate, shown: Option<Shown>) -> Wait {
         high_secs: estimate.high_ms.div_ceil(1000),
         minutes: shown.map_or(estimate.minutes(), |shown| u64::from(shown.minutes)),
         percentiles: None,
-    }
-}
-
-fn method(method: Method) -> view::Method {
-    match method {
-        Method::Fifo => view::Method::Fifo,
-        Method::Random => view::Method::Random,
-        Method::Passthrough => view::Method::Passthrough,
-        Method::Reject => view::Method::Reject,
     }
 }
 

@@ -49,7 +49,7 @@ fn cf_waiting_room(view: &View<'_>, out: &mut Vec<u8>) {
     object.flag("queueAll", view.queue_all);
     object.text("lastUpdated", &iso(view.last_updated));
     object.number("refreshIntervalSeconds", view.refresh_secs.into());
-    object.text("queueingMethod", view.method.word());
+    object.text("queueingMethod", view.method.as_str());
     object.flag("isFIFOQueue", view.method == Method::Fifo);
     object.flag("isRandomQueue", view.method == Method::Random);
     object.flag("isPassthroughQueue", view.method == Method::Passthrough);

@@ -150,7 +150,7 @@ fn flag(name: &'static str, value: &str) -> Result<bool, PreviewFault> {
 
 fn method(value: &str) -> Result<Method, PreviewFault> {
     let mut all = Method::ALL.into_iter();
-    all.find(|method| method.word().eq_ignore_ascii_case(value))
+    all.find(|method| method.as_str().eq_ignore_ascii_case(value))
         .ok_or_else(|| {
             let wanted = "fifo, random, passthrough or reject";
             fault("queueing_method", value, wanted)

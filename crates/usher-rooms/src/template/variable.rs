@@ -165,7 +165,7 @@ impl Variable {
             V::QueueAll => Value::Bool(view.queue_all),
             V::LastUpdated => written(json::iso(view.last_updated)),
             V::RefreshIntervalSeconds => Value::Number(view.refresh_secs.into()),
-            V::QueueingMethod => text(view.method.word()),
+            V::QueueingMethod => text(view.method.as_str()),
             V::IsFifoQueue => Value::Bool(view.method == Method::Fifo),
             V::IsRandomQueue => Value::Bool(view.method == Method::Random),
             V::IsPassthroughQueue => Value::Bool(view.method == Method::Passthrough),
