@@ -44,6 +44,10 @@ pub(crate) enum ApiError {
     TwoLengths,
     /// Fields that are wrong: 400, code 1002 or 1003 each, with its JSON pointer.
     Invalid(Vec<Fault>),
+    /// Fields of a waiting room that are wrong: 400, code 1100 to 1108 each, with its JSON pointer.
+    InvalidRoom(Vec<Fault>),
+    /// No such waiting room, rule or event: 404, code 1001.
+    NoRoom,
     /// The file named here declares it: 400, code 1109.
     Declared(String),
     /// Others refer to it: 412, code 1005.
@@ -96,15 +100,25 @@ impl ApiError {
         ApiError::Invalid(faults)
     }
 
+    /// The same in the numbers of waiting rooms.
+    pub(crate) fn of_rooms(self) -> ApiError {
+        match self {
+            ApiError::Invalid(faults) => ApiError::InvalidRoom(faults),
+            ApiError::NotFound => ApiError::NoRoom,
+            other => other,
+        }
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             ApiError::Unauthenticated
             | ApiError::Malformed(_)
             | ApiError::TwoLengths
             | ApiError::Invalid(_)
+            | ApiError::InvalidRoom(_)
             | ApiError::Declared(_) => StatusCode::BAD_REQUEST,
             ApiError::Forbidden => StatusCode::FORBIDDEN,
-            ApiError::NoRoute(_) | ApiError::NotFound => StatusCode::NOT_FOUND,
+            ApiError::NoRoute(_) | ApiError::NotFound | ApiError::NoRoom => StatusCode::NOT_FOUND,
             ApiError::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ApiError::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -140,6 +154,8 @@ impl ApiError {
                 "Invalid request headers: Transfer-Encoding beside Content-Length",
             ),
             ApiError::Invalid(faults) => faults.iter().map(invalid).collect(),
+            ApiError::InvalidRoom(faults) => faults.iter().map(invalid_room).collect(),
+            ApiError::NoRoom => one(1001, "Object not found."),
             ApiError::Declared(file) => one(
                 1109,
                 &format!("This object is declared in {file}: change it there"),
@@ -167,6 +183,19 @@ fn invalid(fault: &Fault) -> Value {
         (1002, format!("{fault}: validation failed"))
     };
     json!({"code": code, "message": message, "source": {"pointer": fault.pointer}})
+}
+
+fn invalid_room(fault: &Fault) -> Value {
+    let field = fault.pointer.rsplit('/').next().unwrap_or_default();
+    let code = match field {
+        "name" if fault.message.ends_with("is not unique") => 1101,
+        _ if fault.message.ends_with("is not unique") => 1102,
+        "custom_page_html" if fault.message.contains(" bytes, more than ") => 1107,
+        "expression" => 1106,
+        "host" if fault.message.contains("outside the zone") => 1108,
+        _ => 1100,
+    };
+    json!({"code": code, "message": fault.to_string(), "source": {"pointer": fault.pointer}})
 }
 
 impl IntoResponse for ApiError {

@@ -42,6 +42,7 @@ use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::rest::{App, Desired, Letter};
 use crate::wire::explain::{Surroundings, wall};
+use crate::wire::rooms::RoomStatus;
 use crate::wire::state::state;
 
 pub use crate::dashboard::{Answers, Figures, SignIns};
@@ -92,6 +93,8 @@ pub trait Control: Send + Sync + 'static {
     fn delivered(&self, destination: Id) -> Delivered;
     /// Whether notifications may go to private addresses.
     fn posts_privately(&self) -> bool;
+    /// What is true of a waiting room right now. `None`: nobody has come to it yet.
+    fn room(&self, room: Id) -> Option<RoomStatus>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
     /// The people who are signed in to the dashboard.
@@ -311,7 +314,8 @@ async fn last_answer(
 /// The state of the node as scripts and the dashboard read it.
 pub(crate) fn state_of(control: &dyn Control, view: &View) -> serde_json::Value {
     let (version, uptime) = (control.version(), control.uptime());
-    state(&view.snapshot, view, version, uptime, wall())
+    let room = |id| control.room(id);
+    state(&view.snapshot, view, &room, (version, uptime), wall())
 }
 
 async fn no_route(uri: Uri) -> ApiError {

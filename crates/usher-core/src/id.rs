@@ -26,11 +26,15 @@ pub enum Kind {
     Balancer,
     /// An endpoint inside one pool.
     Endpoint,
+    /// A waiting room.
+    Room,
+    /// A rule of a waiting room.
+    RoomRule,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Account,
         Kind::Zone,
         Kind::Monitor,
@@ -38,6 +42,8 @@ impl Kind {
         Kind::Pool,
         Kind::Balancer,
         Kind::Endpoint,
+        Kind::Room,
+        Kind::RoomRule,
     ];
 
     const fn tag(self) -> &'static str {
@@ -49,6 +55,8 @@ impl Kind {
             Kind::Pool => "pool",
             Kind::Balancer => "balancer",
             Kind::Endpoint => "endpoint",
+            Kind::Room => "room",
+            Kind::RoomRule => "room-rule",
         }
     }
 }

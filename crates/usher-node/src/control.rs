@@ -18,6 +18,7 @@ use usher_api::server::{
     Answers, Attempt, Control, Delivered, Figures, Posted, Probed, SignIns, View,
 };
 use usher_api::wire::explain::Surroundings;
+use usher_api::wire::rooms::RoomStatus;
 use usher_api::wire::state::session_skew;
 use usher_api::{Desired, Letter};
 use usher_core::affinity::Pins;
@@ -285,6 +286,11 @@ impl Control for Shared {
 
     fn sign_ins(&self) -> Arc<SignIns> {
         Arc::clone(&self.sign_ins)
+    }
+
+    fn room(&self, _room: Id) -> Option<RoomStatus> {
+        // Nobody decides for a room yet: `usher_api::wire::rooms::SERVED` keeps them away.
+        None
     }
 
     fn figures(&self) -> Figures {

@@ -167,7 +167,9 @@ const fn steers(kind: Kind) -> bool {
         | Kind::Monitor
         | Kind::MonitorGroup
         | Kind::Pool
-        | Kind::Balancer => true,
+        | Kind::Balancer
+        | Kind::Room
+        | Kind::RoomRules => true,
         Kind::Account | Kind::NotificationPolicy | Kind::WebhookDestination | Kind::Token => false,
     }
 }

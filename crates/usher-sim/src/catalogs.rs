@@ -348,6 +348,8 @@ pub(crate) fn draw(rng: &mut Rng) -> Draft {
         monitor_groups: vec![group],
         pools,
         balancers,
+        rooms: Vec::new(),
+        room_profile: Default::default(),
         interval_min: Duration::from_secs(1),
         hash_key: Default::default(),
     }

@@ -100,6 +100,8 @@ impl Story {
             monitor_groups: Vec::new(),
             pools: Vec::new(),
             balancers: Vec::new(),
+            rooms: Vec::new(),
+            room_profile: Default::default(),
             interval_min: Duration::from_secs(1),
             hash_key: Default::default(),
         };

@@ -46,11 +46,15 @@ pub enum Kind {
     WebhookDestination,
     /// A token of the API.
     Token,
+    /// A waiting room.
+    Room,
+    /// The rules of a waiting room; carries the room's id.
+    RoomRules,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Account,
         Kind::Zone,
         Kind::ZoneSettings,
@@ -61,6 +65,8 @@ impl Kind {
         Kind::NotificationPolicy,
         Kind::WebhookDestination,
         Kind::Token,
+        Kind::Room,
+        Kind::RoomRules,
     ];
 
     /// Its word, in the store and in messages. Never changes.
@@ -77,6 +83,8 @@ impl Kind {
             Kind::NotificationPolicy => "notification policy",
             Kind::WebhookDestination => "webhook destination",
             Kind::Token => "token",
+            Kind::Room => "waiting room",
+            Kind::RoomRules => "waiting room rules",
         }
     }
 

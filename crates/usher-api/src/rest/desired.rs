@@ -9,17 +9,18 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use usher_core::catalog::{
-    Balancer, Catalog, Draft, Endpoint, HostPattern, Monitor, MonitorGroup, Pool, Ssl, Zone,
+    Balancer, Bypass, Catalog, Draft, Endpoint, HostPattern, Monitor, MonitorGroup, Pool, Room, Ssl,
+    Zone,
 };
 use usher_core::id::{Id, Kind as IdKind};
 use usher_core::time::Wall;
 use usher_store::{Kind, Resource, Revision, Scope, State, Store};
 
 use super::document::{self, Field};
-use super::{fields, names};
+use super::{fields, names, rooms as room_calls};
 use crate::wire::places::{Place, Places};
 use crate::wire::reader::{ACCOUNT, Cursor, Mode, Report, declared};
-use crate::wire::{balancers, monitor_groups, monitors, pools};
+use crate::wire::{balancers, monitor_groups, monitors, pools, rooms};
 
 /// The id of the only account there is so far.
 #[must_use]
@@ -37,6 +38,8 @@ pub(crate) const fn fields_of(kind: Kind) -> &'static [Field] {
         Kind::Zone => fields::ZONE,
         Kind::ZoneSettings => fields::ZONE_SETTINGS,
         Kind::Token => fields::TOKEN,
+        Kind::Room => fields::ROOM,
+        Kind::RoomRules => fields::ROOM_RULES,
         Kind::Account | Kind::NotificationPolicy | Kind::WebhookDestination => &[],
     }
 }
@@ -111,11 +114,12 @@ impl Shown {
 }
 
 /// Lists of the file, and what they hold.
-const SECTIONS: [(&str, Kind, IdKind); 4] = [
+const SECTIONS: [(&str, Kind, IdKind); 5] = [
     ("monitors", Kind::Monitor, IdKind::Monitor),
     ("monitor_groups", Kind::MonitorGroup, IdKind::MonitorGroup),
     ("pools", Kind::Pool, IdKind::Pool),
     ("load_balancers", Kind::Balancer, IdKind::Balancer),
+    ("waiting_rooms", Kind::Room, IdKind::Room),
 ];
 
 impl Declared {
@@ -145,6 +149,7 @@ impl Declared {
         for (section, kind, id_kind) in SECTIONS {
             let resources = root.get(section).and_then(Value::as_object);
             for (key, value) in resources.into_iter().flatten() {
+                let rules = room_calls::declared_rules(kind, key, value);
                 let mut value = Value::from(whole(kind, key, value));
                 names::visit(kind, &mut value, &mut |kind, text| {
                     *text = declared(id_kind_of(kind), text).to_string();
@@ -152,6 +157,7 @@ impl Declared {
                 let id = declared(id_kind, key);
                 let scope = match kind {
                     Kind::Balancer => zone_of(&draft, id),
+                    Kind::Room => zone_of_room(&draft, id),
                     _ => Scope::Account(account()),
                 };
                 let shown = Shown {
@@ -163,6 +169,19 @@ impl Declared {
                     times: None,
                 };
                 all.entry(kind).or_default().push(Arc::new(shown));
+                if let Some(rules) = rules {
+                    let shown = Shown {
+                        kind: Kind::RoomRules,
+                        id,
+                        scope,
+                        name: String::new(),
+                        document: rules.to_string(),
+                        times: None,
+                    };
+                    all.entry(Kind::RoomRules)
+                        .or_default()
+                        .push(Arc::new(shown));
+                }
             }
         }
         let index = all.values().flatten();
@@ -188,7 +207,7 @@ impl Declared {
     }
 
     /// The draft of the file without its resources.
-    fn frame(&self) -> Draft {
+    pub(crate) fn frame(&self) -> Draft {
         Draft {
             node: self.draft.node.clone(),
             zones: Vec::new(),
@@ -196,6 +215,8 @@ impl Declared {
             monitor_groups: Vec::new(),
             pools: Vec::new(),
             balancers: Vec::new(),
+            rooms: Vec::new(),
+            room_profile: self.draft.room_profile,
             interval_min: self.draft.interval_min,
             hash_key: self.draft.hash_key,
         }
@@ -204,12 +225,16 @@ impl Declared {
 
 fn whole(kind: Kind, key: &str, value: &Value) -> Map<String, Value> {
     let mut map = value.as_object().cloned().unwrap_or_default();
-    if matches!(kind, Kind::Pool | Kind::Balancer) {
+    if matches!(kind, Kind::Pool | Kind::Balancer | Kind::Room) {
         map.insert("name".to_owned(), key.into());
     }
     // A file may leave out what the API wants.
     map.entry("description").or_insert_with(|| "".into());
-    document::canonical(&map, fields_of(kind))
+    let mut map = document::canonical(&map, fields_of(kind));
+    if kind == Kind::Room {
+        room_calls::settle(&mut map);
+    }
+    map
 }
 
 /// What people find it by. A load balancer's is its host, which has no case.
@@ -226,6 +251,15 @@ fn zone_of(draft: &Draft, balancer: Id) -> Scope {
     Scope::Zone(declared(IdKind::Zone, zone))
 }
 
+/// A room of every host stands in no zone.
+fn zone_of_room(draft: &Draft, room: Id) -> Scope {
+    let found = draft.rooms.iter().find(|found| found.id == room);
+    match found.map_or("", |room| room.zone.as_str()) {
+        "" => Scope::Account(account()),
+        zone => Scope::Zone(declared(IdKind::Zone, zone)),
+    }
+}
+
 /// The kind in the words of the core, which makes ids of keys.
 fn id_kind_of(kind: Kind) -> IdKind {
     match kind {
@@ -234,6 +268,7 @@ fn id_kind_of(kind: Kind) -> IdKind {
         Kind::Balancer => IdKind::Balancer,
         Kind::Zone | Kind::ZoneSettings => IdKind::Zone,
         Kind::Pool => IdKind::Pool,
+        Kind::Room | Kind::RoomRules => IdKind::Room,
         Kind::Account | Kind::NotificationPolicy | Kind::WebhookDestination | Kind::Token => {
             IdKind::Account
         }
@@ -350,6 +385,10 @@ impl Whole<'_> {
                 let found = draft.pools.iter().find(|found| found.id == id);
                 found.cloned().map(Parsed::Pool)
             }
+            Kind::Room => {
+                let found = draft.rooms.iter().find(|found| found.id == id);
+                found.cloned().map(Parsed::Room)
+            }
             _ => None,
         }
     }
@@ -382,6 +421,7 @@ impl Whole<'_> {
             Kind::MonitorGroup => places.monitor_groups.push(place),
             Kind::Pool => places.pools.push(place),
             Kind::Balancer => places.balancers.push(place),
+            Kind::Room => places.rooms.push(place),
             _ => {}
         }
         parsed.clone().push(&mut draft);
@@ -399,6 +439,9 @@ impl Whole<'_> {
                 place: String::new(),
                 message: name_cursor,
             });
+        }
+        if let Parsed::Room(room) = &parsed {
+            room_calls::clashes(*self, report, room, zone);
         }
         match Catalog::check(draft.clone()) {
             Ok(catalog) => {
@@ -452,6 +495,7 @@ fn is_first(kind: Kind, subject: usher_core::catalog::Subject) -> bool {
         Subject::MonitorGroup(0) => kind == Kind::MonitorGroup,
         Subject::Pool(0) | Subject::Endpoint { pool: 0, .. } => kind == Kind::Pool,
         Subject::Balancer(0) => kind == Kind::Balancer,
+        Subject::Room(0) => kind == Kind::Room,
         _ => false,
     }
 }
@@ -462,6 +506,7 @@ fn is_in(draft: &Draft, kind: Kind, id: Id) -> bool {
         Kind::MonitorGroup => draft.monitor_groups.iter().any(|found| found.id == id),
         Kind::Pool => draft.pools.iter().any(|found| found.id == id),
         Kind::Balancer => draft.balancers.iter().any(|found| found.id == id),
+        Kind::Room => draft.rooms.iter().any(|found| found.id == id),
         _ => false,
     }
 }
@@ -473,6 +518,9 @@ pub(crate) enum Parsed {
     Group(MonitorGroup),
     Pool(Pool),
     Balancer(Balancer),
+    Room(Room),
+    /// Of the room with this id.
+    RoomRules(Id, Vec<Bypass>),
 }
 
 impl Parsed {
@@ -482,6 +530,13 @@ impl Parsed {
             Parsed::Group(group) => draft.monitor_groups.push(group),
             Parsed::Pool(pool) => draft.pools.push(pool),
             Parsed::Balancer(balancer) => draft.balancers.push(balancer),
+            Parsed::Room(room) => draft.rooms.push(room),
+            Parsed::RoomRules(room, bypass) => {
+                let room = draft.rooms.iter_mut().find(|found| found.id == room);
+                if let Some(room) = room {
+                    room.bypass = bypass;
+                }
+            }
         }
     }
 
@@ -490,7 +545,10 @@ impl Parsed {
         let name = match self {
             Parsed::Pool(pool) => &pool.name,
             Parsed::Balancer(balancer) => &balancer.name,
-            Parsed::Monitor(_) | Parsed::Group(_) => return None,
+            // Rooms of two zones may share a name.
+            Parsed::Monitor(_) | Parsed::Group(_) | Parsed::Room(_) | Parsed::RoomRules(..) => {
+                return None;
+            }
         };
         Some(name.as_str()).filter(|name| !name.is_empty())
     }
@@ -502,6 +560,8 @@ impl Parsed {
             Parsed::Balancer(balancer) => &balancer.name,
             Parsed::Monitor(monitor) => &monitor.description,
             Parsed::Group(group) => &group.description,
+            Parsed::Room(room) => &room.name,
+            Parsed::RoomRules(..) => "",
         }
     }
 }
@@ -522,6 +582,12 @@ fn read(kind: Kind, cursor: &Cursor<'_>, id: Id, zone: &str) -> Option<Parsed> {
             zone.clone_into(&mut balancer.zone);
             Parsed::Balancer(balancer)
         }
+        Kind::Room => {
+            let mut room = rooms::read(cursor, id, None);
+            zone.clone_into(&mut room.zone);
+            Parsed::Room(room)
+        }
+        Kind::RoomRules => Parsed::RoomRules(id, room_calls::bypass(cursor)),
         Kind::Account
         | Kind::Zone
         | Kind::ZoneSettings
@@ -598,8 +664,11 @@ impl Assembler {
             .map(|zone| (zone.id, zone.name.clone()))
             .collect();
         let mut read = HashMap::new();
-        for (_, kind, _) in SECTIONS {
-            for kept in state.all(kind) {
+        let kinds = SECTIONS.into_iter().map(|(_, kind, _)| kind);
+        // Of rooms that are in the draft by then, the file's too.
+        for kind in kinds.chain([Kind::RoomRules]) {
+            let kept = state.all(kind);
+            for kept in kept.filter(|kept| declared.find(kind, kept.id).is_none()) {
                 let known = self.read.remove(&(kind, kept.id));
                 let known = known.filter(|(revision, _)| *revision == kept.revision);
                 if matches!((kind, kept.scope), (Kind::Balancer, Scope::Account(_))) {

@@ -175,6 +175,71 @@ const FIXED_RESPONSE: &[Field] = &[
     optional("message_body", Kind::Text, ""),
 ];
 
+/// A waiting room.
+pub(crate) const ROOM: &[Field] = &[
+    required("name", Kind::Text),
+    optional("description", Kind::Text, "\"\""),
+    required("host", Kind::Text),
+    optional("path", Kind::Text, "\"/\""),
+    optional("additional_routes", Kind::Objects(ADDITIONAL_ROUTE), "[]"),
+    optional("cookie_suffix", Kind::Text, ""),
+    optional("cookie_attributes", Kind::Object(ROOM_COOKIE), "{}"),
+    required("total_active_users", Kind::Whole),
+    required("new_users_per_minute", Kind::Whole),
+    optional("session_duration", Kind::Whole, "5"),
+    optional("disable_session_renewal", Kind::Flag, "false"),
+    optional("queueing_method", Kind::Text, "\"fifo\""),
+    optional("queue_all", Kind::Flag, "false"),
+    optional("suspended", Kind::Flag, "false"),
+    optional("queueing_status_code", Kind::Whole, "200"),
+    optional("json_response_enabled", Kind::Flag, "false"),
+    optional("custom_page_html", Kind::Text, "\"\""),
+    optional("default_template_language", Kind::Text, "\"en-US\""),
+    optional("enabled_origin_commands", Kind::Texts, "[]"),
+    optional("turnstile_mode", Kind::Text, "\"off\""),
+    optional("turnstile_action", Kind::Text, "\"log\""),
+    optional("usher", Kind::Map, ""),
+];
+
+const ADDITIONAL_ROUTE: &[Field] = &[
+    required("host", Kind::Text),
+    optional("path", Kind::Text, "\"/\""),
+];
+
+const ROOM_COOKIE: &[Field] = &[
+    optional("samesite", Kind::Text, "\"auto\""),
+    optional("secure", Kind::Text, "\"auto\""),
+];
+
+/// The rules of a waiting room, as they are kept.
+pub(crate) const ROOM_RULES: &[Field] = &[required("rules", Kind::Objects(ROOM_RULE_KEPT))];
+
+const ROOM_RULE_KEPT: &[Field] = &[
+    required("id", Kind::Text),
+    required("version", Kind::Text),
+    optional("action", Kind::Text, "\"bypass_waiting_room\""),
+    required("expression", Kind::Text),
+    optional("description", Kind::Text, "\"\""),
+    optional("enabled", Kind::Flag, "true"),
+    optional("last_updated", Kind::Text, ""),
+];
+
+/// A rule of a waiting room, as a client sends it.
+pub(crate) const ROOM_RULE: &[Field] = &[
+    required("action", Kind::Text),
+    required("expression", Kind::Text),
+    optional("description", Kind::Text, "\"\""),
+    optional("enabled", Kind::Flag, "true"),
+    optional("position", Kind::Map, ""),
+];
+
+/// The settings of the waiting rooms of a zone.
+pub(crate) const ROOM_SETTINGS: &[Field] = &[optional(
+    "search_engine_crawler_bypass",
+    Kind::Flag,
+    "false",
+)];
+
 /// A zone.
 pub(crate) const ZONE: &[Field] = &[required("name", Kind::Text)];
 
@@ -197,22 +262,27 @@ pub(crate) const TOKEN: &[Field] = &[
 mod tests {
     use super::*;
     use crate::wire::reader::{Shape, Status};
-    use crate::wire::{balancers, monitor_groups, monitors, pools};
+    use crate::wire::{balancers, monitor_groups, monitors, pools, rooms};
 
     #[test]
     fn no_field_is_lost_by_the_echo() {
-        let tables: [(&Shape, &[Field]); 6] = [
+        let tables: [(&Shape, &[Field]); 8] = [
             (&monitors::MONITOR, MONITOR),
             (&monitor_groups::MONITOR_GROUP, MONITOR_GROUP),
             (&monitor_groups::MEMBER, MEMBER),
             (&pools::POOL, POOL),
             (&pools::ORIGIN, ORIGIN),
             (&balancers::LOAD_BALANCER, BALANCER),
+            (&rooms::WAITING_ROOM, ROOM),
+            (&rooms::ROOM_RULE, ROOM_RULE),
         ];
         for (shape, fields) in tables {
             for key in shape.keys {
                 let shown = fields.iter().any(|field| field.name == key.name);
-                let own = key.status == Status::ReadOnly || key.name == "account";
+                // What stands in the path, or has calls of its own.
+                let apart = ["account", "zone", "rules", "events"].contains(&key.name)
+                    && !fields.iter().any(|field| field.name == key.name);
+                let own = key.status == Status::ReadOnly || apart;
                 assert_eq!(shown, !own, "{}: {}", shape.name, key.name);
             }
         }

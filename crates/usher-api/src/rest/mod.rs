@@ -28,6 +28,7 @@ mod rate;
 mod references;
 mod regions;
 mod resource;
+mod rooms;
 mod search;
 mod tokens;
 mod unbuilt;
@@ -38,8 +39,8 @@ mod zones;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest as _, Request};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderMap, Method, Uri};
 use serde_json::{Map, Value};
@@ -85,6 +86,8 @@ pub(crate) struct Route {
     pub(crate) needs: Needs,
     /// The fields of its body, if it takes one.
     pub(crate) body: Option<&'static [Field]>,
+    /// Bytes of the largest body.
+    pub(crate) body_max: usize,
     pub(crate) run: Run,
 }
 
@@ -95,6 +98,18 @@ pub(crate) enum Needs {
     Nothing,
     Read(Product),
     Edit(Product),
+}
+
+impl Needs {
+    /// Each product has numbers of its own for what is wrong.
+    fn error(self, error: ApiError) -> ApiError {
+        match self {
+            Needs::Read(Product::WaitingRooms) | Needs::Edit(Product::WaitingRooms) => {
+                error.of_rooms()
+            }
+            Needs::Read(_) | Needs::Edit(_) | Needs::Nothing => error,
+        }
+    }
 }
 
 /// A call that has come this far: it may be answered.
@@ -206,12 +221,13 @@ impl App {
         request: Request<Body>,
     ) -> Result<Response, ApiError> {
         // Before the body: a stranger's is not waited for.
-        let (run, mut call) = self.admit(request.method(), request.uri(), request.headers())?;
+        let (route, mut call) = self.admit(request.method(), request.uri(), request.headers())?;
         if !matches!(call.method, Method::GET | Method::DELETE) {
-            let body = Bytes::from_request(request, &()).await;
-            call.body = body.map_err(|_| ApiError::BodyTooLarge(BODY_MAX))?;
+            let body = to_bytes(request.into_body(), route.body_max).await;
+            call.body = body.map_err(|_| ApiError::BodyTooLarge(route.body_max))?;
         }
-        Ok(match run(call).await? {
+        let answered = (route.run)(call).await;
+        Ok(match answered.map_err(|error| route.needs.error(error))? {
             Reply::Result(result, messages, info) => {
                 ok(envelope(&result, &messages, info.as_ref()))
             }
@@ -220,12 +236,12 @@ impl App {
     }
 
     /// Finds the route, and lets in who may take it.
-    fn admit(
-        self: &Arc<App>,
+    fn admit<'a>(
+        self: &'a Arc<App>,
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<(Run, Call), ApiError> {
+    ) -> Result<(&'a Route, Call), ApiError> {
         let full_path = uri.path();
         let path = below(full_path);
         let nowhere = || ApiError::NoRoute(full_path.to_owned());
@@ -287,7 +303,7 @@ impl App {
             again: again.is_some_and(|count| count.as_bytes() != b"0"),
             body: Bytes::new(),
         };
-        Ok((route.run, call))
+        Ok((route, call))
     }
 
     /// Who calls, if they may call now.
@@ -395,6 +411,7 @@ pub(crate) fn routes() -> Vec<Route> {
         search::routes,
         regions::routes,
         events::routes,
+        rooms::routes,
         node::routes,
         previews::routes,
         policies::routes,
@@ -422,11 +439,18 @@ pub(crate) fn route(
         summary,
         needs,
         body: None,
+        body_max: BODY_MAX,
         run,
     }
 }
 
 impl Route {
+    /// Takes larger bodies.
+    pub(crate) fn with_body_max(mut self, bytes: usize) -> Route {
+        self.body_max = bytes;
+        self
+    }
+
     pub(crate) fn with_body(mut self, fields: &'static [Field]) -> Route {
         self.body = Some(fields);
         self

@@ -74,6 +74,8 @@ fn put(draft: &mut Draft, (kind, id): (Kind, Id), parsed: Option<Parsed>) {
         Some(Parsed::Group(new)) => place(&mut draft.monitor_groups, |it| it.id == id, Some(new)),
         Some(Parsed::Pool(new)) => place(&mut draft.pools, |it| it.id == id, Some(new)),
         Some(Parsed::Balancer(new)) => place(&mut draft.balancers, |it| it.id == id, Some(new)),
+        // What a room moves depends on who comes.
+        Some(Parsed::Room(_) | Parsed::RoomRules(..)) => {}
         None => match kind {
             Kind::Monitor => place(&mut draft.monitors, |it| it.id == id, None),
             Kind::MonitorGroup => place(&mut draft.monitor_groups, |it| it.id == id, None),

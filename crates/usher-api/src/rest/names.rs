@@ -36,6 +36,8 @@ pub(crate) fn visit(kind: Kind, document: &mut Value, see: &mut dyn FnMut(Kind, 
         | Kind::Zone
         | Kind::ZoneSettings
         | Kind::Monitor
+        | Kind::Room
+        | Kind::RoomRules
         | Kind::NotificationPolicy
         | Kind::WebhookDestination
         | Kind::Token => {}

@@ -6,9 +6,8 @@ use serde_json::Value;
 use super::{Call, Needs, Reply, Route, openapi, route};
 use crate::access::Product;
 use crate::envelope::{ApiError, messages};
-use crate::server::apart;
-use crate::wire::explain::{Question, wall};
-use crate::wire::state::state;
+use crate::server::{apart, state_of};
+use crate::wire::explain::Question;
 
 pub(crate) fn routes() -> Vec<Route> {
     let read = Needs::Read(Product::LoadBalancing);
@@ -44,8 +43,7 @@ async fn show(call: Call) -> Result<Reply, ApiError> {
     let shown = apart(move || {
         let control = &call.app.control;
         let view = control.view();
-        let (version, uptime) = (control.version(), control.uptime());
-        state(&view.snapshot, &view, version, uptime, wall())
+        state_of(&**control, &view)
     });
     Ok(Reply::result(&shown.await))
 }

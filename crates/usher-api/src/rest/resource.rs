@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Map, Value};
-use usher_store::{Kind, Scope, Stamp};
+use usher_store::{Kind, Op, Scope, Stamp};
 
 use super::desired::{Shown, Whole, fields_of};
 use super::list::{Window, joined};
@@ -17,6 +17,8 @@ pub(crate) trait Resource: 'static {
     const KIND: Kind;
     /// What its routes are called: `monitor`, `monitors`.
     const NOUNS: (&'static str, &'static str);
+    /// What a token must be allowed to read or edit.
+    const PRODUCT: Product = Product::LoadBalancing;
     /// A DELETE is answered with the whole of it and not with its id alone.
     const SHOWN_WHEN_DELETED: bool = false;
 
@@ -33,6 +35,16 @@ pub(crate) trait Resource: 'static {
     ) {
     }
 
+    /// What is kept beside it, and goes with it.
+    fn beside(_id: usher_core::id::Id, _state: &usher_store::State) -> Vec<Op> {
+        Vec::new()
+    }
+
+    /// What to say about a change that was accepted.
+    fn notes(_before: Option<&Map<String, Value>>, _document: &Map<String, Value>) -> Vec<Fault> {
+        Vec::new()
+    }
+
     /// Whether a list that asks for some only asks for this one.
     fn is_asked_for(_call: &Call, _shown: &Shown) -> bool {
         true
@@ -43,10 +55,7 @@ pub(crate) trait Resource: 'static {
 pub(crate) fn routes<R: Resource>(path: &str, prefix: &str) -> Vec<Route> {
     let (one, many) = R::NOUNS;
     let name = |verb: &str, noun: &str| format!("{prefix}{verb}_{noun}");
-    let (read, edit) = (
-        Needs::Read(Product::LoadBalancing),
-        Needs::Edit(Product::LoadBalancing),
-    );
+    let (read, edit) = (Needs::Read(R::PRODUCT), Needs::Edit(R::PRODUCT));
     let fields = fields_of(R::KIND);
     let item = format!("{path}/{{{one}_id}}");
     let item = item.as_str();
@@ -138,6 +147,10 @@ pub(crate) fn text(shown: &Shown, whole: Whole<'_>) -> String {
         && let Some(zone) = whole.zone(zone)
     {
         text += &format!(r#","zone_name":{}"#, Value::from(zone.name));
+    }
+    if shown.kind == Kind::Room {
+        // There are no events yet.
+        text += r#","next_event_start_time":null,"next_event_prequeue_start_time":null"#;
     }
     let fields = shown.document.trim_start_matches('{');
     if fields != "}" {

@@ -184,7 +184,7 @@ impl Wish {
             .into_iter()
             .for_each(|fault| report.fault(fault));
         let parsed = whole.check(&report, (R::KIND, self.id), &candidate, self.zone.as_ref());
-        let (mut faults, notes) = report.into_parts();
+        let (mut faults, mut notes) = report.into_parts();
         for (pointer, wanted) in document::misfits(&self.body, fields_of(R::KIND)) {
             // Where the reader has said something, that is enough.
             if !faults
@@ -207,6 +207,7 @@ impl Wish {
         };
         let mut document = document::canonical(&candidate, fields_of(R::KIND));
         R::finish(&mut document, before.as_ref(), self.at);
+        notes.extend(R::notes(before.as_ref(), &document));
         let created = kept.as_ref().and_then(|kept| kept.times);
         let shown = Shown {
             kind: R::KIND,
@@ -255,12 +256,14 @@ impl Wish {
             true => text(kept, whole),
             false => json!({"id": self.id.to_string()}).to_string(),
         };
+        let mut ops = R::beside(self.id, whole.state);
+        ops.push(Op::Delete {
+            kind: R::KIND,
+            id: self.id,
+            expected: None,
+        });
         Ok(Decided {
-            ops: vec![Op::Delete {
-                kind: R::KIND,
-                id: self.id,
-                expected: None,
-            }],
+            ops,
             answer: envelope(&result, &[], None),
             parsed: None,
         })

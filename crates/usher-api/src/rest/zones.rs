@@ -55,7 +55,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Method::DELETE,
             "/zones/{zone_id}",
             "delete_zone",
-            "Deletes a zone without load balancers",
+            "Deletes a zone without load balancers and waiting rooms",
             edit,
             |call| Box::pin(delete(call)),
         ),
@@ -260,9 +260,10 @@ async fn delete(call: Call) -> Result<Reply, ApiError> {
     write::keep(&call, Stamp::now(), move |state| {
         own(&declared, zone)?;
         state.find(Kind::Zone, zone).ok_or(ApiError::NotFound)?;
-        let within = state.within(Kind::Balancer, Scope::Zone(zone));
+        let kinds = [Kind::Balancer, Kind::Room].into_iter();
+        let within = kinds.flat_map(|kind| state.within(kind, Scope::Zone(zone)));
         let within: Vec<String> = within
-            .map(|kept| format!("load balancer {}", kept.name))
+            .map(|kept| format!("{} {}", kept.kind, kept.name))
             .collect();
         if !within.is_empty() {
             return Err(ApiError::Referenced(within));

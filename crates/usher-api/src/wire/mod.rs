@@ -16,6 +16,7 @@ pub mod places;
 pub mod pool_sets;
 pub mod pools;
 pub mod reader;
+pub mod rooms;
 pub mod rules;
 pub mod state;
 pub mod zones;
@@ -40,7 +41,7 @@ fn texts(object: &reader::Object<'_>, key: &'static str) {
 }
 
 /// The shape of every object of the resources, for the reference.
-pub const SHAPES: [&reader::Shape; 30] = [
+pub const SHAPES: [&reader::Shape; 36] = [
     &zones::ZONE,
     &zones::UPSTREAM,
     &monitors::MONITOR,
@@ -71,4 +72,10 @@ pub const SHAPES: [&reader::Shape; 30] = [
     &pool_sets::TOPOLOGY,
     &pool_sets::POOL_SET_OVERRIDES,
     &pool_sets::FIXED_RESPONSE,
+    &rooms::WAITING_ROOM,
+    &rooms::ADDITIONAL_ROUTE,
+    &rooms::ROOM_COOKIE,
+    &rooms::ROOM_USHER,
+    &rooms::ROOM_RULE,
+    &rooms::ROOM_SETTINGS,
 ];

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use usher_core::catalog::{
     self, AffinityField, AreaMap, Balancer, CatalogError, Draft, Field, MonitorKind, Monitoring,
-    PoolSet, PoolSetPart, Reference, RulePart, SheddingField, Subject, TlsField,
+    PoolSet, PoolSetPart, Reference, RoomField, RulePart, SheddingField, Subject, TlsField,
 };
 use usher_core::rules::{PoolMap, Rule, RuleField};
 
@@ -26,6 +26,8 @@ pub struct Places {
     pub pools: Vec<Place>,
     /// Of `Draft::balancers`.
     pub balancers: Vec<Place>,
+    /// Of `Draft::rooms`.
+    pub rooms: Vec<Place>,
 }
 
 /// Where one resource stands.
@@ -109,6 +111,7 @@ impl Places {
             Subject::MonitorGroup(index) => at(&self.monitor_groups, index),
             Subject::Pool(index) => at(&self.pools, index),
             Subject::Balancer(index) => at(&self.balancers, index),
+            Subject::Room(index) => at(&self.rooms, index),
             Subject::Endpoint { pool, endpoint } => {
                 let pool_place = at(&self.pools, pool);
                 let name = draft
@@ -168,7 +171,9 @@ fn key(draft: &Draft, subject: Subject, field: Field, place: &Place) -> String {
             // In a file the key is the name.
             (_, Mode::File) => "",
         },
+        Field::Zone if matches!((subject, place.mode), (Subject::Room(_), Mode::File)) => "/zone",
         Field::Zone => "",
+        Field::Room(field) => return room(field),
         Field::Count => return String::new(),
         Field::Description => "/description",
         Field::Code => "/node/code",
@@ -252,6 +257,26 @@ fn key(draft: &Draft, subject: Subject, field: Field, place: &Place) -> String {
             };
             return format!("/{object}/{key}");
         }
+    };
+    fixed.to_owned()
+}
+
+fn room(field: RoomField) -> String {
+    let fixed = match field {
+        RoomField::Routes | RoomField::Host(0) => "/host",
+        RoomField::Path(0) => "/path",
+        RoomField::AdditionalRoutes => "/additional_routes",
+        RoomField::CookieSuffix => "/cookie_suffix",
+        RoomField::CookieMarks => "/cookie_attributes",
+        RoomField::Seats => "/total_active_users",
+        RoomField::PerMinute => "/new_users_per_minute",
+        RoomField::Session => "/session_duration",
+        RoomField::Page => "/custom_page_html",
+        RoomField::Rules => "/rules",
+        RoomField::Host(place) => return format!("/additional_routes/{}/host", place - 1),
+        RoomField::Path(place) => return format!("/additional_routes/{}/path", place - 1),
+        RoomField::Expression(place) => return format!("/rules/{place}/expression"),
+        RoomField::RuleDescription(place) => return format!("/rules/{place}/description"),
     };
     fixed.to_owned()
 }

@@ -10,16 +10,17 @@ use usher_core::snapshot::{PoolView, Snapshot};
 use usher_core::time::Wall;
 
 use super::explain::{Surroundings, number};
+use super::rooms::{RoomStatus, status_word};
 
-/// The `result` of `GET /client/v4/usher/state`, at `now`.
+/// The `result` of `GET /client/v4/usher/state`, at `now`; `room` tells how a waiting room stands.
 ///
 /// Sections of features that are off are empty lists.
 #[must_use]
 pub fn state(
     snapshot: &Snapshot,
     around: &impl Surroundings,
-    version: &str,
-    uptime: Duration,
+    room: &dyn Fn(Id) -> Option<RoomStatus>,
+    (version, uptime): (&str, Duration),
     now: Wall,
 ) -> Value {
     let catalog = snapshot.catalog();
@@ -67,6 +68,18 @@ pub fn state(
         })
     });
     let pools: Value = pools.collect();
+    let rooms = catalog.draft().rooms.iter().map(|found| {
+        let live = room(found.id).unwrap_or_default();
+        json!({
+            "id": found.id.to_string(),
+            "name": found.name,
+            "status": status_word(found, &live),
+            "seats": live.seats,
+            "waiting": live.waiting,
+            "admitted_last_minute": live.admitted_last_minute,
+        })
+    });
+    let rooms: Value = rooms.collect();
     json!({
         "node": catalog.draft().node.name,
         "version": version,
@@ -74,7 +87,7 @@ pub fn state(
         "revision": snapshot.revision(),
         "load_balancers": balancers,
         "pools": pools,
-        "rooms": [],
+        "rooms": rooms,
         "browsers": [],
     })
 }

@@ -38,6 +38,8 @@ pub enum Subject {
     },
     /// `Draft::balancers`
     Balancer(usize),
+    /// `Draft::rooms`
+    Room(usize),
 }
 
 /// A field of a [`Subject`], in the words of this crate.
@@ -146,6 +148,39 @@ pub enum Field {
         /// Which part.
         part: RulePart,
     },
+    /// Waiting room: a field that only rooms have.
+    Room(RoomField),
+}
+
+/// A field of a [`super::Room`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RoomField {
+    /// The list of routes.
+    Routes,
+    /// Host of a route, by its place.
+    Host(usize),
+    /// Path of a route, by its place.
+    Path(usize),
+    /// The routes after the first.
+    AdditionalRoutes,
+    /// End of the cookie's name.
+    CookieSuffix,
+    /// Marks of the cookie.
+    CookieMarks,
+    /// Seats at once.
+    Seats,
+    /// Admissions in a minute.
+    PerMinute,
+    /// How long a silent visitor keeps a seat.
+    Session,
+    /// The operator's own page.
+    Page,
+    /// The list of rules.
+    Rules,
+    /// Expression of a rule, by its place.
+    Expression(usize),
+    /// Description of a rule, by its place.
+    RuleDescription(usize),
 }
 
 /// A field of [`super::Shedding`].
@@ -379,6 +414,28 @@ pub enum CatalogError {
         found: String,
         /// The zone.
         zone: String,
+    },
+    /// A route of a waiting room is not in its zone.
+    #[error("host {found:?} is outside the zone {zone:?}")]
+    RouteOutsideZone {
+        /// The host.
+        found: String,
+        /// The zone.
+        zone: String,
+    },
+    /// A page is too large.
+    #[error("custom_page_html has {found} bytes, more than {max}")]
+    PageTooLarge {
+        /// Its length in bytes.
+        found: usize,
+        /// The greatest length that is allowed.
+        max: usize,
+    },
+    /// An expression asks what nobody knows before a load balancer is found.
+    #[error("expression reads {field}, which has no value in a waiting room")]
+    NotKnownYet {
+        /// The field.
+        field: &'static str,
     },
     /// A member is to decide and to have no vote.
     #[error("monitor {found:?} cannot be both must_be_healthy and monitoring_only")]

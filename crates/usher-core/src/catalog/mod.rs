@@ -11,6 +11,7 @@ mod cookie;
 mod monitor;
 mod pool;
 mod pool_set;
+mod room;
 mod rules;
 mod syntax;
 mod warn;
@@ -18,13 +19,18 @@ mod warn;
 pub use affinity::{AFFINITY_HEADERS_MAX, Affinity, AffinityAttributes, AffinityMode, PinFailover};
 pub use balancer::{Areas, Balancer, HostPattern, Ssl, Zone};
 pub use check::{
-    AffinityField, AreaMap, CatalogError, Fault, Field, PoolSetPart, RulePart, SheddingField,
-    Subject, TlsField,
+    AffinityField, AreaMap, CatalogError, Fault, Field, PoolSetPart, RoomField, RulePart,
+    SheddingField, Subject, TlsField,
 };
 pub use cookie::{CookieMarks, SameSite, Secure};
 pub use monitor::{CodeSet, CodeSetFault, HttpCheck, Member, Monitor, MonitorGroup, MonitorKind};
 pub use pool::{Address, Endpoint, EndpointTls, Monitoring, Pool, ShedPolicy, Shedding, TlsMode};
 pub use pool_set::{Places, PoolSet, PoolSetMatch};
+pub use room::{
+    ANY_HOST, BYPASS_MAX, Bypass, Copies, JsonAccept, LANGUAGES, OnStoreFailure, PAGE_BYTES_MAX,
+    Pacing, PageRefresh, PrefixMatch, Queueing, Room, RoomExtras, RoomProfile, Route, Subrequests,
+    normal_path,
+};
 pub(crate) use syntax::nearest;
 pub use warn::Warning;
 
@@ -106,6 +112,10 @@ pub struct Draft {
     pub pools: Vec<Pool>,
     /// Load balancers, in order of creation.
     pub balancers: Vec<Balancer>,
+    /// Waiting rooms, in order of creation.
+    pub rooms: Vec<Room>,
+    /// Which limits rooms have to keep. Default [`RoomProfile::Usher`].
+    pub room_profile: RoomProfile,
     /// The operator's own floor for [`Monitor::interval`]. Default 10 s, least 1 s.
     pub interval_min: std::time::Duration,
     /// The key of every hash that steers; the same on all nodes of a configuration.

@@ -4,6 +4,7 @@
 //! inside a pool.
 
 mod balancer;
+mod room;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -104,7 +105,13 @@ pub(super) fn faults(draft: &Draft) -> Vec<Fault> {
             balancer::check(balancer, &known, at)
         });
     }
+    for (ix, room) in draft.rooms.iter().enumerate() {
+        each(Subject::Room(ix), &mut |at| {
+            room::check(room, &known.zones, draft.room_profile, at)
+        });
+    }
     unique_names(draft, &mut all);
+    room::unique(draft, &mut all);
     all.sort_by_key(|fault| fault.subject);
     all
 }
@@ -342,6 +349,7 @@ fn lists(draft: &Draft, at: &mut At<'_>) {
         ("monitor groups", draft.monitor_groups.len(), RESOURCES_MAX),
         ("pools", draft.pools.len(), POOLS_MAX),
         ("load balancers", draft.balancers.len(), POOLS_MAX),
+        ("waiting rooms", draft.rooms.len(), RESOURCES_MAX),
     ];
     for (what, found, max) in lists {
         at.count(Field::Count, what, found, 0, max);

@@ -379,6 +379,8 @@ impl Setup {
             monitor_groups: Vec::new(),
             pools: vec![pool],
             balancers: vec![balancer],
+            rooms: Vec::new(),
+            room_profile: Default::default(),
             interval_min: Duration::from_secs(10),
             hash_key: Default::default(),
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use usher_api::access::{Permission, Product, Secret, Token};
 use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbuilt};
+use usher_api::wire::rooms;
 use usher_core::catalog::Node;
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
@@ -44,7 +45,7 @@ pub(super) static ROOT: Shape = Shape {
         unbuilt("live_state", &["memory:"]),
         unbuilt("accounts", &[]),
         built("notifications"),
-        unbuilt("waiting_rooms", &[]),
+        rooms::SECTION,
         unbuilt("browsers", &[]),
     ],
 };

@@ -18,6 +18,7 @@ mod numbers;
 mod programs;
 mod rules;
 mod sdk;
+mod sdk_rooms;
 mod streams;
 mod websocket;
 
