@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use usher_core::catalog::{
     ANY_HOST, Bypass, Copies, JsonAccept, LANGUAGES, OnStoreFailure, Pacing, PageRefresh,
-    PrefixMatch, Queueing, Room, RoomExtras, Route, SameSite, Secure, Subrequests,
+    PrefixMatch, Queueing, Room, RoomExtras, RoomProfile, Route, SameSite, Secure, Subrequests,
 };
 use usher_core::id::{Id, Kind};
 use usher_core::rules::Condition;
@@ -25,6 +25,18 @@ pub const SECTION: Key = match SERVED {
     true => built("waiting_rooms"),
     false => unbuilt("waiting_rooms", &[]),
 };
+
+/// `api.validation_profile` in the file: which limits rooms have to keep.
+pub const PROFILE: Key = match SERVED {
+    true => built("validation_profile"),
+    false => unbuilt("validation_profile", &["usher"]),
+};
+
+/// The words of [`PROFILE`].
+pub const PROFILES: [(&str, Word<RoomProfile>); 2] = [
+    ("usher", Word::Means(RoomProfile::Usher)),
+    ("cloudflare", Word::Means(RoomProfile::Cloudflare)),
+];
 
 /// A waiting room.
 pub static WAITING_ROOM: Shape = Shape {
@@ -566,7 +578,7 @@ mod tests {
             &json!({
                 "path": "shop", "total_active_users": -1, "session_duration": 31, "queueing_method": "lifo",
                 "queueing_status_code": 201, "default_template_language": "xx", "enabled_origin_commands": ["stop"],
-                "turnstile_mode": "invisible", "events": [{}], "additional_routes": [5],
+                "turnstile_mode": "invisible", "events": [{"name": "e"}], "additional_routes": [5],
                 "cookie_attributes": {"samesite": "Lax"},
                 "rules": [{"expression": "http.host eq 5"}, {"action": "wait", "expression": "ssl"}],
                 "usher": {"refresh_interval_seconds": 0, "fast_lane": true, "pacing": "slow"},

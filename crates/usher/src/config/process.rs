@@ -9,7 +9,7 @@ use std::time::Duration;
 use usher_api::access::{Permission, Product, Secret, Token};
 use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbuilt};
 use usher_api::wire::rooms;
-use usher_core::catalog::Node;
+use usher_core::catalog::{Node, RoomProfile};
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
 use usher_edge::tls::KeyPair;
@@ -89,6 +89,7 @@ static API: Shape = Shape {
         unbuilt("public_origin", &[]),
         unbuilt("live_origin", &[]),
         unbuilt("rate_limit", &[]),
+        rooms::PROFILE,
     ],
 };
 
@@ -327,6 +328,15 @@ pub(super) fn read_interval_min(root: &Object<'_>) -> Duration {
     floor
         .and_then(|value| duration(&value, range))
         .unwrap_or(Duration::from_secs(10))
+}
+
+/// Which limits waiting rooms have to keep.
+pub(super) fn read_room_profile(root: &Object<'_>) -> RoomProfile {
+    let api = root.get("api").and_then(|api| api.quiet_object(&API));
+    let profile = api.and_then(|api| api.get("validation_profile"));
+    profile
+        .and_then(|word| word.word(&rooms::PROFILES))
+        .unwrap_or_default()
 }
 
 fn read_listeners(list: Option<Cursor<'_>>, taken: &mut Vec<SocketAddr>) -> Vec<SocketAddr> {

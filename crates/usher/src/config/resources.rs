@@ -8,7 +8,7 @@ use usher_api::wire::{balancers, monitor_groups, monitors, pools, rooms, zones};
 use usher_core::catalog::{ANY_HOST, Draft, EndpointTls, Zone};
 use usher_core::id::Kind;
 
-use super::process::{read_interval_min, read_node};
+use super::process::{read_interval_min, read_node, read_room_profile};
 
 /// Reads every resource. Files that they name are relative to `folder`.
 pub(super) fn read(root: &Object<'_>, folder: &Path) -> (Draft, Places) {
@@ -21,7 +21,7 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> (Draft, Places) {
         pools: Vec::new(),
         balancers: Vec::new(),
         rooms: Vec::new(),
-        room_profile: Default::default(),
+        room_profile: read_room_profile(root),
         interval_min: read_interval_min(root),
         hash_key: Default::default(),
     };

@@ -47,7 +47,8 @@ pub(super) fn check(room: &Room, zones: &[&str], profile: RoomProfile, at: &mut 
         let (host, path) = (field(RoomField::Host(place)), field(RoomField::Path(place)));
         let is_host = syntax::is_lower_hostname(&route.host);
         let rule = "is not a hostname without scheme, port and wildcard";
-        at.syntax(host, "host", &route.host, rule, is_host || everywhere);
+        let is_any = place == 0 && route.host == ANY_HOST;
+        at.syntax(host, "host", &route.host, rule, is_host || is_any);
         if is_host && !everywhere && !is_within(&route.host, &room.zone) {
             let error = CatalogError::RouteOutsideZone {
                 found: route.host.clone(),

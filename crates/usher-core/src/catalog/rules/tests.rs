@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::catalog::HostPattern;
-use crate::catalog::{Catalog, Member, TlsMode};
+use crate::catalog::{Catalog, Member, Room, RoomProfile, Route, TlsMode};
 use crate::id::{Id, Kind};
 use crate::sample::Sample;
 use crate::steering::PoolSteering::Off;
@@ -389,4 +389,87 @@ fn two_hosts_that_are_the_same() {
         faults[0].error.to_string(),
         "load balancer \"shop.example.com\" is not unique"
     );
+}
+
+fn rooms(draft: &mut Draft) {
+    for (name, path) in [("sale", "/sale"), ("shop", "/")] {
+        let mut room = Room::new(Id::derive("default", Kind::Room, name));
+        room.name = name.to_owned();
+        room.zone = "example.com".to_owned();
+        room.routes = vec![Route::new("shop.example.com", path)];
+        (room.seats_max, room.per_minute_max) = (200, 200);
+        draft.rooms.push(room);
+    }
+}
+
+#[test]
+fn each_rule_of_rooms() {
+    let cases: Vec<Case> = vec![
+        (
+            "Room(1).Name: waiting room name \"sale\" is not unique",
+            Box::new(|d| d.rooms[1].name = "sale".to_owned()),
+        ),
+        (
+            "Room(1).Room(Path(0)): route \"shop.example.com/sale\" is not unique",
+            Box::new(|d| d.rooms[1].routes = vec![Route::new("Shop.example.com", "/x/../sale/")]),
+        ),
+        (
+            "Room(0).Room(AdditionalRoutes): additional_routes is set without cookie_suffix",
+            Box::new(|d| d.rooms[0].routes.push(Route::new("www.example.com", "/"))),
+        ),
+        (
+            "Room(0).Room(Host(0)): host \"a.example\" is outside the zone \"example.com\"",
+            Box::new(|d| d.rooms[0].routes = vec![Route::new("a.example", "/")]),
+        ),
+        (
+            "Room(0).Room(Host(1)): host \"*\" is not a hostname without scheme, port and wildcard",
+            Box::new(|d| {
+                d.rooms[0].cookie_suffix = Some("x".to_owned());
+                d.rooms[0].routes.push(Route::new("*", "/"));
+            }),
+        ),
+        (
+            "Room(0).Room(Seats): total_active_users 199 is outside 200..2147483647",
+            Box::new(|d| {
+                d.room_profile = RoomProfile::Cloudflare;
+                d.rooms[0].seats_max = 199;
+                d.rooms[0].per_minute_max = 200;
+            }),
+        ),
+        (
+            "Room(0).Room(PerMinute): new_users_per_minute 201 is outside 200..200",
+            Box::new(|d| {
+                d.room_profile = RoomProfile::Cloudflare;
+                d.rooms[0].per_minute_max = 201;
+            }),
+        ),
+        (
+            "Room(0).Room(Session): session in seconds 0 is outside 1..86400",
+            Box::new(|d| d.rooms[0].session = Duration::ZERO),
+        ),
+        (
+            "Room(0).Room(Page): custom_page_html has 1048577 bytes, more than 1048576",
+            Box::new(|d| d.rooms[0].page = "x".repeat(1_048_577).into()),
+        ),
+    ];
+    for (said, change) in cases {
+        let faults = check(|draft| {
+            rooms(draft);
+            change(draft);
+        });
+        // The hosted service's profile finds the rate above too few seats as well.
+        assert!(
+            faults.iter().any(|fault| fault == said),
+            "{said}\n{faults:#?}"
+        );
+    }
+    assert_eq!(check(rooms), [] as [&str; 0]);
+    // No limit is too small where nobody asks for those of the hosted service.
+    let small = |draft: &mut Draft| {
+        rooms(draft);
+        (draft.rooms[0].seats_max, draft.rooms[0].per_minute_max) = (0, 2_147_483_647);
+        draft.rooms[1].routes = vec![Route::new("*", "/")];
+        draft.rooms[1].zone = String::new();
+    };
+    assert_eq!(check(small), [] as [&str; 0]);
 }
