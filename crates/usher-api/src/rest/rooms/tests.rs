@@ -16,7 +16,6 @@ use usher_store::{Place, Retention};
 
 use super::*;
 use crate::access::{Access, Permission, Secret, Token};
-use crate::rest::rate::Rates;
 use crate::rest::{App, Declared, Desired};
 use crate::server::{Attempt, Control, Figures, Probed, View};
 use crate::wire::reader::declared;
@@ -105,11 +104,8 @@ impl Api {
             desired: Arc::new(desired),
             access: Arc::new(Access::new(&[token])),
         };
-        let app = App {
-            control: Arc::new(control),
-            routes: all_routes(),
-            rates: Rates::default(),
-        };
+        let mut app = App::new(Arc::new(control));
+        app.routes = all_routes();
         Api {
             app: Arc::new(app),
             zone: declared(IdKind::Zone, "example.com").to_string(),
