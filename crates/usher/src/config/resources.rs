@@ -179,7 +179,7 @@ mod tests {
                   "cookie_suffix": "ü", "cookie_attributes": {"samesite": "none", "secure": "never"},
                   "rules": [{"expression": "ssl"}, {"expression": "cf.load_balancer.name eq \"x\""}]},
             "c": {"zone": "other.example", "host": "example.net", "total_active_users": 1, "new_users_per_minute": 1},
-            "d": {"host": "http://example.com", "path": "/a*", "total_active_users": 1, "new_users_per_minute": 1,
+            "d": {"zone": "example.com", "host": "http://example.com", "path": "/a*", "total_active_users": 1, "new_users_per_minute": 1,
                   "additional_routes": [{"host": "example.org"}]},
         }));
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
                 "/b/cookie_attributes waiting room b: samesite none and secure never exclude each other",
                 "/b/rules/1/expression waiting room b: rules[1]: expression reads cf.load_balancer.name, which has no value in a waiting room",
                 "/b/path waiting room b: route \"example.com/\" is not unique",
-                "/c/zone waiting room c: zone \"other.example\" does not exist; the nearest name is \"example.com\"",
+                "/c/zone waiting room c: zone \"other.example\" does not exist",
                 "/c/host waiting room c: host \"example.net\" is outside the zone \"other.example\"",
                 "/d/host waiting room d: host \"http://example.com\" is not a hostname without scheme, port and wildcard",
                 "/d/path waiting room d: path \"/a*\" holds a blank, a control character, \"*\", \"?\" or \"#\"",
