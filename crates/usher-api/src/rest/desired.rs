@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use usher_core::catalog::{
-    Balancer, Bypass, Catalog, Draft, Endpoint, HostPattern, Monitor, MonitorGroup, Pool, Room, Ssl,
-    Zone,
+    Balancer, Bypass, Catalog, Draft, Endpoint, HostPattern, Monitor, MonitorGroup, Pool, Room,
+    Ssl, Zone,
 };
 use usher_core::id::{Id, Kind as IdKind};
 use usher_core::time::Wall;

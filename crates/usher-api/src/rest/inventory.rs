@@ -99,7 +99,9 @@ impl Section {
             | Kind::Account
             | Kind::NotificationPolicy
             | Kind::WebhookDestination
-            | Kind::Token => Section::Pools,
+            | Kind::Token
+            | Kind::Room
+            | Kind::RoomRules => Section::Pools,
         }
     }
 

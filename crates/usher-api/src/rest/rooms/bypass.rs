@@ -264,11 +264,11 @@ impl Wish {
                 let rule = body.as_object().map(sent).unwrap_or_default();
                 if let Some(position) = body.get("position").filter(|it| !it.is_null()) {
                     let at = moved(position, &rules, report);
-                    rules.insert(at.unwrap_or(rules.len()), self.new(rule, id));
+                    rules.insert(at.unwrap_or(rules.len()), self.first(rule, id));
                     named = Named::One(at.unwrap_or(0));
                 } else {
                     named = Named::One(rules.len());
-                    rules.push(self.new(rule, id));
+                    rules.push(self.first(rule, id));
                 }
             }
             Act::Replace(body) => {
@@ -289,7 +289,7 @@ impl Wish {
                     let own = item.value().get("id").and_then(Value::as_str);
                     let known = own.and_then(|own| rules.iter().find(|rule| rule["id"] == own));
                     known.map_or_else(
-                        || self.new(rule.clone(), id),
+                        || self.first(rule.clone(), id),
                         |known| self.next(known, &rule),
                     )
                 });
@@ -326,7 +326,7 @@ impl Wish {
         Ok((rules, named))
     }
 
-    fn new(&self, rule: Map<String, Value>, id: Id) -> Value {
+    fn first(&self, rule: Map<String, Value>, id: Id) -> Value {
         stamped(rule, id, 1, Some(self.at))
     }
 

@@ -16,8 +16,8 @@ use usher_store::{Place, Retention};
 
 use super::*;
 use crate::access::{Access, Permission, Secret, Token};
-use crate::rest::{App, Declared, Desired};
-use crate::server::{Attempt, Control, Figures, Probed, View};
+use crate::rest::{App, Declared, Desired, Letter};
+use crate::server::{Attempt, Control, Delivered, Figures, Posted, Probed, SignIns, View};
 use crate::wire::reader::declared;
 use crate::wire::rooms::RoomStatus;
 use std::sync::Arc;
@@ -64,6 +64,18 @@ impl Control for Here {
     }
     fn attempt(&self, _: Vec<Attempt>) -> tokio::sync::mpsc::Receiver<(usize, ProbeResult)> {
         unreachable!("no call of rooms probes")
+    }
+    fn post(&self, _: Letter) -> Posted {
+        unreachable!("no call of rooms posts")
+    }
+    fn delivered(&self, _: Id) -> Delivered {
+        Delivered::default()
+    }
+    fn posts_privately(&self) -> bool {
+        false
+    }
+    fn sign_ins(&self) -> Arc<SignIns> {
+        Arc::default()
     }
     fn room(&self, _: Id) -> Option<RoomStatus> {
         Some(RoomStatus {
