@@ -190,7 +190,8 @@ fn invalid_room(fault: &Fault) -> Value {
     let code = match field {
         "name" if fault.message.ends_with("is not unique") => 1101,
         _ if fault.message.ends_with("is not unique") => 1102,
-        "custom_page_html" if fault.message.contains(" bytes, more than ") => 1107,
+        "custom_page_html" | "custom_html" if fault.message.contains(" bytes, more than ") => 1107,
+        "custom_page_html" | "custom_html" if fault.message.contains(" line ") => 1105,
         "expression" => 1106,
         "host" if fault.message.contains("outside the zone") => 1108,
         _ => 1100,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -40,7 +40,7 @@ use crate::dashboard::{self, Dashboard};
 use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
-use crate::rest::{App, Desired, Letter};
+use crate::rest::{App, Desired, Letter, show_draft};
 use crate::wire::explain::{Surroundings, wall};
 use crate::wire::rooms::RoomStatus;
 use crate::wire::state::state;
@@ -80,6 +80,8 @@ pub trait Control: Send + Sync + 'static {
     fn now(&self) -> Mono;
     /// 64 random bits.
     fn draw(&self) -> u64;
+    /// Scheme, host and port under which this API is reached: what absolute URLs begin with.
+    fn public_origin(&self) -> String;
     /// All metrics in the text format of Prometheus.
     fn metrics(&self) -> String;
     /// The last results of probes at an endpoint of `pool`, newest first.
@@ -254,6 +256,11 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, 
 
 fn router(control: Shared) -> Router {
     let app = Arc::new(App::new(Arc::clone(&control)));
+    let drafts = Arc::clone(&app);
+    let draft = get(|Path(id): Path<String>, uri: Uri| async move {
+        // A page may have 4 MiB.
+        apart(move || show_draft(&drafts, &id, uri.query().unwrap_or_default())).await
+    });
     let v4 = any(move |request| Arc::clone(&app).answer(request));
     let dashboard = Dashboard::new(&control);
     let v4 = Router::new()
@@ -266,6 +273,7 @@ fn router(control: Shared) -> Router {
     Router::new()
         .merge(v4)
         .merge(dashboard.pages())
+        .route("/preview/{id}", draft)
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))

@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     plane: Arc<Plane>,
     version: &'static str,
     access: ArcSwap<Access>,
+    origin: ArcSwap<String>,
     desired: Arc<ArcSwap<Desired>>,
     probes: Arc<Probes>,
     attempts: Attempts,
@@ -94,6 +95,7 @@ impl Shared {
             plane,
             version,
             access: ArcSwap::from_pointee(access),
+            origin: ArcSwap::default(),
             desired,
             probes: services.probes,
             webhooks: services.webhooks,
@@ -108,6 +110,11 @@ impl Shared {
 
     pub(crate) fn admit(&self, access: Access) {
         self.access.store(Arc::new(access));
+    }
+
+    /// The API is reached under this origin from now on.
+    pub(crate) fn appear_as(&self, origin: String) {
+        self.origin.store(Arc::new(origin));
     }
 
     pub(crate) fn want(&self, desired: Desired) {
@@ -249,6 +256,10 @@ impl Control for Shared {
 
     fn draw(&self) -> u64 {
         crate::draw()
+    }
+
+    fn public_origin(&self) -> String {
+        String::clone(&self.origin.load())
     }
 
     fn metrics(&self) -> String {

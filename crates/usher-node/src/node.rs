@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -281,6 +281,7 @@ impl Node {
             }
             None => None,
         };
+        shared.appear_as(origin(&process, api.as_ref()));
         let mut node = Node {
             plane,
             front,
@@ -441,6 +442,7 @@ impl Node {
         if let Some(api) = prepared.api {
             self.api = api;
         }
+        self.shared.appear_as(origin(&process, self.api.as_ref()));
         if let Some(pid_file) = prepared.pid_file {
             self.pid_file = pid_file;
             if self.serving {
@@ -709,6 +711,21 @@ fn pid_file(path: Option<&Path>) -> Result<Option<PidFile>, StartError> {
 
 fn access(process: &Process) -> Access {
     Access::new(process.api.as_ref().map_or(&[], |api| &api.tokens))
+}
+
+/// Where the API is reached, as far as this process can know.
+fn origin(process: &Process, server: Option<&ApiServer>) -> String {
+    let Some((api, server)) = process.api.as_ref().zip(server) else {
+        return String::new();
+    };
+    api.public_origin.clone().unwrap_or_else(|| {
+        let mut address = server.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(IpAddr::from(Ipv4Addr::LOCALHOST));
+        }
+        let scheme = if api.tls { "https" } else { "http" };
+        format!("{scheme}://{address}")
+    })
 }
 
 /// The API's listener and the task that answers there. Dropping it closes the listener.

@@ -101,6 +101,9 @@ pub struct Api {
     pub listen: SocketAddr,
     /// Speaks TLS, with the certificates of the HTTPS listeners. Default false.
     pub tls: bool,
+    /// Scheme, host and port under which people and programs reach it, without a slash at the end:
+    /// absolute URLs in answers begin so. Default none: the address that it listens on.
+    pub public_origin: Option<String>,
     /// Who may call it. Without any, only `/healthz` and `/readyz` answer.
     pub tokens: Vec<Token>,
 }

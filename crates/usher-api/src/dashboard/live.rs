@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -24,7 +24,7 @@ use usher_core::time::Mono;
 
 use super::Dashboard;
 use crate::access::Product;
-use crate::envelope::ApiError;
+use crate::envelope::{ApiError, envelope, ok};
 use crate::server::{Control, state_of};
 
 /// Between two looks at the revision: a state is sent at most this often.
@@ -269,11 +269,17 @@ async fn sample(live: Weak<Live>, control: Arc<dyn Control>) {
     }
 }
 
-/// Adds the time, and the requests under way at each endpoint that has some.
+/// Adds the time, the requests under way at each endpoint that has some, and how rooms stand.
 fn with_counts(control: &dyn Control, mut told: Value) -> Value {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     told["time"] = json!(since.map_or(0, |since| since.as_millis() as u64));
     let view = control.view();
+    let rooms = view.snapshot.catalog().draft().rooms.iter();
+    let rooms = rooms.map(|room| {
+        let live = control.room(room.id).unwrap_or_default();
+        (room.id.to_string(), live.figures())
+    });
+    told["rooms"] = Value::Object(rooms.collect());
     for pool in view.snapshot.pools() {
         let mut sum = 0;
         for (ix, endpoint, _) in pool.endpoints() {
@@ -308,15 +314,36 @@ fn brief(figures: &Value) -> Value {
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(dashboard: &Dashboard) -> Router<S> {
     Router::new()
         .route("/client/v4/usher/live", get(live))
+        .route(
+            "/client/v4/usher/rooms/{room_id}/history",
+            get(room_history),
+        )
         .with_state(dashboard.clone())
 }
 
+/// The last minutes of one room, oldest first.
+async fn room_history(
+    State(dashboard): State<Dashboard>,
+    Path(room): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    allowed(&*dashboard.control, &headers, Product::WaitingRooms)?;
+    let history = dashboard.live.history();
+    let samples = history.iter().filter_map(|told| {
+        let mut sample = told["rooms"].get(&room)?.clone();
+        sample["time"] = told["time"].clone();
+        Some(sample)
+    });
+    let samples: Value = samples.collect();
+    Ok(ok(envelope(&samples.to_string(), &[], None)))
+}
+
 /// Whether the caller may look: asked again with every beat, for a token may end.
-fn allowed(control: &dyn Control, headers: &HeaderMap) -> Result<(), ApiError> {
+fn allowed(control: &dyn Control, headers: &HeaderMap, product: Product) -> Result<(), ApiError> {
     let caller = control
         .access()
         .caller(headers, &control.desired().state())?;
-    if caller.reads(Product::LoadBalancing) {
+    if caller.reads(product) {
         Ok(())
     } else {
         Err(ApiError::Forbidden)
@@ -339,7 +366,7 @@ async fn live(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let control = &dashboard.control;
-    allowed(&**control, &headers)?;
+    allowed(&**control, &headers, Product::LoadBalancing)?;
     let live = Arc::clone(&dashboard.live);
     let Ok(place) = Arc::clone(&live.places).try_acquire_owned() else {
         return Ok((StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "5")]).into_response());
@@ -387,7 +414,7 @@ impl Reader {
             if control.stopping() {
                 return None;
             }
-            allowed(&**control, &self.headers).ok()?;
+            allowed(&**control, &self.headers, Product::LoadBalancing).ok()?;
             let (key, state) = self.live.state(beat.number);
             if self.shown != Some(key) {
                 self.shown = Some(key);

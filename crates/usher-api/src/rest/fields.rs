@@ -233,6 +233,12 @@ pub(crate) const ROOM_RULE: &[Field] = &[
     optional("position", Kind::Map, ""),
 ];
 
+/// A preview of a waiting page.
+pub(crate) const ROOM_PREVIEW: &[Field] = &[
+    required("custom_html", Kind::Text),
+    optional("usher", Kind::Map, ""),
+];
+
 /// The settings of the waiting rooms of a zone.
 pub(crate) const ROOM_SETTINGS: &[Field] = &[optional(
     "search_engine_crawler_bypass",

@@ -59,6 +59,8 @@ use document::Field;
 pub use letters::{Happened, Letter, What, letters};
 use previews::Previews;
 use rate::Rates;
+use rooms::Drafts;
+pub(crate) use rooms::show_draft;
 
 /// What an answer will be.
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
@@ -72,6 +74,7 @@ pub(crate) struct App {
     routes: Vec<Route>,
     rates: Rates,
     pub(crate) previews: Previews,
+    pub(crate) drafts: Drafts,
 }
 
 /// One method of one path.
@@ -212,6 +215,7 @@ impl App {
             routes: routes(),
             rates: Rates::default(),
             previews: Previews::default(),
+            drafts: Drafts::default(),
         }
     }
 

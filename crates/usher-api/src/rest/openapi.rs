@@ -32,6 +32,12 @@ pub(crate) fn document() -> String {
             .operation(HttpMethod::Get, live(&envelope))
             .build(),
     );
+    paths = paths.path(
+        ROOM_HISTORY,
+        PathItemBuilder::new()
+            .operation(HttpMethod::Get, room_history(&envelope))
+            .build(),
+    );
     let token = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let components = ComponentsBuilder::new()
         .schema("Envelope", described())
@@ -57,6 +63,36 @@ pub(crate) fn document() -> String {
 
 /// The one answer that has no end, and so no place in the table: `dashboard::live` gives it.
 const LIVE: &str = "/usher/live";
+
+/// What that has seen of a room: it has the samples, so it answers here, too.
+const ROOM_HISTORY: &str = "/usher/rooms/{room_id}/history";
+
+fn room_history(envelope: &RefOr<Schema>) -> OperationBuilder {
+    let answer = |text: &str| {
+        let content = ContentBuilder::new().schema(Some(envelope.clone())).build();
+        ResponseBuilder::new()
+            .description(text)
+            .content("application/json", content)
+            .build()
+    };
+    let room = ParameterBuilder::new()
+        .name("room_id")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
+    OperationBuilder::new()
+        .operation_id(Some("get_waiting_room_history"))
+        .summary(Some(
+            "Shows the last ten minutes of a waiting room, a sample each second, oldest first",
+        ))
+        .parameter(room)
+        .responses(
+            ResponsesBuilder::new()
+                .response("200", answer("Done"))
+                .response("4XX", answer("Refused: errors says why"))
+                .build(),
+        )
+}
 
 fn live(envelope: &RefOr<Schema>) -> OperationBuilder {
     let text = ObjectBuilder::new().schema_type(Type::String);

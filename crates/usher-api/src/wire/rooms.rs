@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use usher_core::admission::Estimate;
 use usher_core::catalog::{
-    ANY_HOST, Bypass, Copies, JsonAccept, LANGUAGES, OnStoreFailure, Pacing, PageRefresh,
-    PrefixMatch, Queueing, Room, RoomExtras, RoomProfile, Route, SameSite, Secure, Subrequests,
+    ANY_HOST, Bypass, Copies, JsonAccept, LANGUAGES, OnStoreFailure, PAGE_BYTES_MAX, Pacing,
+    PageRefresh, PrefixMatch, Queueing, Room, RoomExtras, RoomProfile, Route, SameSite, Secure,
+    Subrequests,
 };
 use usher_core::id::{Id, Kind};
 use usher_core::rules::Condition;
+use usher_rooms::template::{Cover, Template};
 
 use super::reader::{Cursor, Key, Mode, Object, Shape, Word, built, declared, read_only, unbuilt};
 
@@ -232,7 +235,21 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Room {
         code
     });
     room.json = object.flag_or("json_response_enabled", false);
-    room.page = Arc::from(object.text_or("custom_page_html", ""));
+    if let Some(page) = object.get("custom_page_html") {
+        let routes = room.routes.iter();
+        let routes: Vec<_> = routes
+            .map(|route| (route.host.as_str(), route.path.as_str()))
+            .collect();
+        let cover = Cover {
+            routes: &routes,
+            // Challenges are not built yet.
+            challenge: false,
+        };
+        let text = page_of(&page, &cover).map(|page| Arc::from(page.text()));
+        // What is too large is told with the rest of the room.
+        let text = text.or_else(|| page.value().as_str().map(Arc::from));
+        room.page = text.unwrap_or_default();
+    }
     room.language = object
         .get("default_template_language")
         .and_then(|tag| one_of(&tag, &LANGUAGES, |tag| tag))
@@ -265,6 +282,28 @@ pub fn read(cursor: &Cursor<'_>, id: Id, name: Option<&str>) -> Room {
         room.bypass = rules.map(of_room).collect();
     }
     room
+}
+
+/// Reads a page of the operator's own, and tells what in it is surely not meant. `None`: it is
+/// empty, too large to be looked at, or no template.
+#[must_use]
+pub fn page_of(value: &Cursor<'_>, cover: &Cover<'_>) -> Option<Template> {
+    let text = value.text()?;
+    if text.is_empty() || text.len() > PAGE_BYTES_MAX {
+        return None;
+    }
+    match Template::parse(text) {
+        Ok(template) => {
+            for warning in template.warnings(cover) {
+                value.note(warning);
+            }
+            Some(template)
+        }
+        Err(fault) => {
+            value.fault(fault);
+            None
+        }
+    }
 }
 
 /// The id of a rule that a file declares at that place of a room.
@@ -443,6 +482,46 @@ pub struct RoomStatus {
     pub admitted_last_minute: u64,
     /// What the last in line is told, if an estimate exists.
     pub wait_max: Option<Duration>,
+    /// How long the last in line waits, in more words.
+    pub estimate: Option<Estimate>,
+    /// What it has done since this process runs it.
+    pub tally: RoomTally,
+    /// Why it does not run as it should, in words for its operator.
+    pub trouble: Option<&'static str>,
+}
+
+/// What a room has done since a process began to run it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RoomTally {
+    /// Visitors without a seat who got one.
+    pub admitted: u64,
+    /// Of them, those who came from the line.
+    pub entered: u64,
+    /// How long these waited, together, ms.
+    pub waited_ms: u64,
+    /// Places in line that were given up.
+    pub abandoned: u64,
+}
+
+impl RoomStatus {
+    /// As the dashboard and scripts read it: what changes from moment to moment.
+    #[must_use]
+    pub fn figures(&self) -> Value {
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        json!({
+            "seats": self.seats,
+            "waiting": self.waiting,
+            "admitted_last_minute": self.admitted_last_minute,
+            "wait_seconds": self.estimate.map(|it| json!({
+                "low": seconds(it.low_ms), "mid": seconds(it.mid_ms), "high": seconds(it.high_ms),
+            })),
+            "admitted": self.tally.admitted,
+            "entered": self.tally.entered,
+            "waited_seconds": seconds(self.tally.waited_ms),
+            "abandoned": self.tally.abandoned,
+            "trouble": self.trouble,
+        })
+    }
 }
 
 /// The word of the API for what a room does.

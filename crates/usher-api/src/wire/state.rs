@@ -70,14 +70,15 @@ pub fn state(
     let pools: Value = pools.collect();
     let rooms = catalog.draft().rooms.iter().map(|found| {
         let live = room(found.id).unwrap_or_default();
-        json!({
+        let mut told = json!({
             "id": found.id.to_string(),
             "name": found.name,
             "status": status_word(found, &live),
-            "seats": live.seats,
-            "waiting": live.waiting,
-            "admitted_last_minute": live.admitted_last_minute,
-        })
+        });
+        for (key, value) in live.figures().as_object().into_iter().flatten() {
+            told[key] = value.clone();
+        }
+        told
     });
     let rooms: Value = rooms.collect();
     json!({

@@ -86,7 +86,7 @@ static API: Shape = Shape {
         built("tls"),
         built("allow_plain"),
         built("tokens"),
-        unbuilt("public_origin", &[]),
+        built("public_origin"),
         unbuilt("live_origin", &[]),
         unbuilt("rate_limit", &[]),
         rooms::PROFILE,
@@ -465,11 +465,30 @@ fn read_api(api: &Object<'_>, taken: &mut Vec<SocketAddr>) -> Option<Api> {
         }
         tokens.push(token);
     }
+    let public_origin = api.get("public_origin");
+    let public_origin = public_origin.and_then(|value| read_origin(&value));
     Some(Api {
         listen: listen?,
         tls,
+        public_origin,
         tokens,
     })
+}
+
+/// Scheme, host and port of a URL, and nothing behind them.
+fn read_origin(value: &Cursor<'_>) -> Option<String> {
+    let text = value.text()?;
+    let origin = text.strip_suffix('/').unwrap_or(text);
+    let rest = ["http://", "https://"].into_iter();
+    let rest = rest.filter_map(|scheme| origin.strip_prefix(scheme)).next();
+    let of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+    if rest.is_none_or(|rest| rest.is_empty() || !rest.bytes().all(of_host)) {
+        value.fault(format_args!(
+            "{text:?} is not http:// or https:// with a host, a port at most, and nothing behind them"
+        ));
+        return None;
+    }
+    Some(origin.to_owned())
 }
 
 fn read_token(item: &Cursor<'_>) -> Option<Token> {

@@ -336,6 +336,30 @@ fn the_kinds_of_faults() {
 }
 
 #[test]
+fn an_origin_is_scheme_host_and_port() {
+    let text = |origin: &str| {
+        format!("api: {{listen: \"127.0.0.1:0\", allow_plain: true, public_origin: \"{origin}\"}}")
+    };
+    for origin in ["https://usher.example.com", "http://[2001:db8::1]:8788"] {
+        for written in [origin.to_owned(), format!("{origin}/")] {
+            let loaded = load_here(&text(&written)).expect("valid");
+            let api = loaded.process.api.expect("an api");
+            assert_eq!(api.public_origin.as_deref(), Some(origin));
+        }
+    }
+    for origin in [
+        "usher.example.com",
+        "ftp://a.example",
+        "http://",
+        "http://u@a.example",
+        "http://a.example/b",
+        "http://a.example?b",
+    ] {
+        assert!(load_here(&text(origin)).is_err(), "{origin}");
+    }
+}
+
+#[test]
 fn variables() {
     let origin = |port: &str| {
         format!(

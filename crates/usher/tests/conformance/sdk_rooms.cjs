@@ -80,6 +80,13 @@ async function main() {
   await refused(400, 1106, () => rooms.rules.create(room.id, { zone_id, rules: rule("http.host eq 5", "") }));
   await refused(404, 1001, () => rooms.rules.delete(nobody, at));
 
+  // Previews: a page at an address that needs no token.
+  const preview = await rooms.page.preview({ zone_id, custom_html: "<h1>{{waitTimeFormatted}}</h1>" });
+  const shown = await fetch(`${preview.preview_url}?waitTime=5`);
+  assert.equal(await shown.text(), "<h1>5 minutes</h1>");
+  assert.match(shown.headers.get("content-security-policy"), /^sandbox allow-scripts/);
+  await refused(400, 1105, () => rooms.page.preview({ zone_id, custom_html: "{{#x}}" }));
+
   // Settings.
   const off = { search_engine_crawler_bypass: false };
   assert.deepEqual(await rooms.settings.get({ zone_id }), off);
@@ -95,7 +102,6 @@ async function main() {
   await refused(404, 1001, () => rooms.events.edit(nobody, { ...at, ...event }));
   await refused(404, 1001, () => rooms.events.delete(nobody, at));
   await refused(501, 10501, () => rooms.events.create(room.id, { zone_id, ...event }));
-  await refused(501, 10501, () => rooms.page.preview({ zone_id, custom_html: "<p>" }));
   await refused(501, 10501, () => rooms.settings.update({ zone_id, search_engine_crawler_bypass: true }));
   await refused(501, 10501, () => rooms.edit(room.id, { ...whole, turnstile_mode: "invisible" }));
 

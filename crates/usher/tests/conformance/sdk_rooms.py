@@ -7,6 +7,7 @@ Usage: sdk_rooms.py BASE_URL TOKEN
 
 import json
 import sys
+import urllib.request
 
 import cloudflare
 from cloudflare import Cloudflare
@@ -83,6 +84,14 @@ error = refused(cloudflare.BadRequestError, 1106, lambda: rooms.rules.create(roo
 assert error.body["errors"][0]["source"]["pointer"] == "/expression"
 refused(cloudflare.NotFoundError, 1001, lambda: rooms.rules.delete("0" * 32, **at))
 
+# Previews: a page at an address that needs no token.
+preview = rooms.page.preview(zone_id=zone, custom_html="<h1>{{waitTimeFormatted}}</h1>")
+with urllib.request.urlopen(preview.preview_url + "?waitTime=5") as shown:
+    assert shown.read() == b"<h1>5 minutes</h1>"
+    assert shown.headers["content-security-policy"].startswith("sandbox allow-scripts")
+error = refused(cloudflare.BadRequestError, 1105, lambda: rooms.page.preview(zone_id=zone, custom_html="\n {{#x}}"))
+assert "line 2, column 2" in error.body["errors"][0]["message"], error.body
+
 # Settings.
 assert rooms.settings.get(zone_id=zone).search_engine_crawler_bypass is False
 assert rooms.settings.update(zone_id=zone, search_engine_crawler_bypass=False).search_engine_crawler_bypass is False
@@ -98,7 +107,6 @@ refused(cloudflare.NotFoundError, 1001, lambda: rooms.events.edit("0" * 32, **at
 refused(cloudflare.NotFoundError, 1001, lambda: rooms.events.delete("0" * 32, **at))
 for call in [
     lambda: rooms.events.create(room.id, zone_id=zone, **event),
-    lambda: rooms.page.preview(zone_id=zone, custom_html="<p>"),
     lambda: rooms.settings.update(zone_id=zone, search_engine_crawler_bypass=True),
     lambda: rooms.edit(room.id, zone_id=zone, **whole, turnstile_mode="invisible"),
 ]:

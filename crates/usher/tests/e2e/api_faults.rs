@@ -1,6 +1,7 @@
 //! Faults that control APIs of others have had, tried on this one.
 
 use serde_json::{Value, json};
+use usher_api::wire::rooms::SERVED;
 
 use crate::control_api::{empty, errors, id, pool};
 use crate::support::api::result;
@@ -49,6 +50,85 @@ fn what_is_null_or_empty_is_the_same_the_second_time() {
         let second = result(&usher.call("PUT", &path, &again.to_string()));
         assert_eq!(lasting(&second), lasting(&first));
         assert_eq!(result(&usher.call("GET", &path, "")), second);
+    }
+}
+
+#[test]
+fn a_room_with_null_or_empty_is_the_same_the_second_time() {
+    if !SERVED {
+        return;
+    }
+    let usher = empty();
+    let list = format!("{}/waiting_rooms", usher.zone());
+    let mut body = json!({"name": "sale", "host": HOST, "total_active_users": 300, "new_users_per_minute": 200});
+    for (key, value) in [
+        ("description", Value::Null),
+        ("path", Value::Null),
+        ("additional_routes", json!([])),
+        ("cookie_suffix", Value::Null),
+        ("cookie_attributes", json!({})),
+        ("session_duration", Value::Null),
+        ("queueing_method", Value::Null),
+        ("custom_page_html", json!("")),
+        ("default_template_language", Value::Null),
+        ("enabled_origin_commands", Value::Null),
+        ("turnstile_mode", Value::Null),
+        ("usher", json!({})),
+    ] {
+        body[key] = value;
+    }
+    let first = usher.made(&list, &body);
+    let path = format!("{list}/{}", id(&first));
+    for again in [&body, &first] {
+        let second = result(&usher.call("PUT", &path, &again.to_string()));
+        assert_eq!(lasting(&second), lasting(&first));
+        assert_eq!(result(&usher.call("GET", &path, "")), second);
+    }
+}
+
+/// Limits of a room in whatever order they come: what is told can be met, and nothing is kept of
+/// what cannot.
+#[test]
+fn limits_of_a_room_are_told_as_they_are() {
+    if !SERVED {
+        return;
+    }
+    let usher = empty();
+    let list = format!("{}/waiting_rooms", usher.zone());
+    let room = |seats: Value, rate: Value| json!({"name": "sale", "host": HOST, "total_active_users": seats, "new_users_per_minute": rate});
+    for (seats, rate, pointer) in [
+        (json!(-1), json!(1), "/total_active_users"),
+        (json!(1), json!(2_147_483_648_u64), "/new_users_per_minute"),
+        (json!(1.5), json!(1), "/total_active_users"),
+        (json!("1"), json!(1), "/total_active_users"),
+    ] {
+        let (status, found) = errors(&usher.call("POST", &list, &room(seats, rate).to_string()));
+        assert_eq!(status, 400);
+        assert!(
+            found
+                .iter()
+                .any(|(code, it)| *code == 1100 && it == pointer),
+            "{found:?}"
+        );
+    }
+    assert_eq!(result(&usher.call("GET", &list, "")), json!([]));
+    // None at all and one at a time are limits like others, with a word about the hosted service.
+    let made = usher.call("POST", &list, &room(json!(0), json!(1)).to_string());
+    assert_eq!(result(&made)["total_active_users"], 0);
+    assert!(
+        made.text().contains("the least that Cloudflare takes"),
+        "{}",
+        made.text()
+    );
+    let path = format!("{list}/{}", id(&result(&made)));
+    for body in [
+        json!({"total_active_users": 1}),
+        json!({"new_users_per_minute": 0}),
+        json!({"queue_all": true}),
+    ] {
+        let edited = result(&usher.call("PATCH", &path, &body.to_string()));
+        let (key, value) = body.as_object().unwrap().iter().next().unwrap();
+        assert_eq!(&edited[key], value);
     }
 }
 

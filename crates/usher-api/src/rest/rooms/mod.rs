@@ -1,6 +1,7 @@
 //! Waiting rooms of a zone: the rooms, what they do right now, and what holds for all of a zone.
 
 mod bypass;
+mod preview;
 
 use http::Method;
 use serde::Deserialize;
@@ -19,6 +20,7 @@ use crate::wire::reader::{Cursor, Fault, Mode, Report};
 use crate::wire::rooms;
 
 pub(super) use bypass::{bypass, declared_rules};
+pub(crate) use preview::{Drafts, show as show_draft};
 
 /// A body that may hold a page.
 const PAGED_BODY_MAX: usize = 4 * 1024 * 1024;
@@ -122,21 +124,6 @@ fn all_routes() -> Vec<Route> {
             read,
             |_| Box::pin(async { Ok(settings(Vec::new())) }),
         ),
-        route(
-            Method::POST,
-            &format!("{PATH}/preview"),
-            "create_waiting_room_preview",
-            "Shows a page before it is used (not built yet)",
-            edit,
-            |_| {
-                Box::pin(async {
-                    Err(ApiError::Unbuilt(
-                        "previews of pages are not built yet".to_owned(),
-                    ))
-                })
-            },
-        )
-        .with_body_max(PAGED_BODY_MAX),
     ]);
     for method in [Method::PUT, Method::PATCH] {
         let operation = format!("{}_waiting_room_settings", verb(&method));
@@ -148,6 +135,7 @@ fn all_routes() -> Vec<Route> {
         all.push(route.with_body(fields::ROOM_SETTINGS));
     }
     all.extend(bypass::routes());
+    all.extend(preview::routes());
     all.extend(event_routes());
     all
 }

@@ -56,6 +56,9 @@ impl Control for Here {
         use std::hash::{BuildHasher as _, RandomState};
         RandomState::new().hash_one(0)
     }
+    fn public_origin(&self) -> String {
+        "http://usher.example.com".to_owned()
+    }
     fn metrics(&self) -> String {
         String::new()
     }
@@ -83,6 +86,7 @@ impl Control for Here {
             waiting: 2,
             admitted_last_minute: 1,
             wait_max: Some(Duration::from_secs(90)),
+            ..RoomStatus::default()
         })
     }
     fn figures(&self) -> Figures {
@@ -593,13 +597,6 @@ async fn what_is_not_built_says_so() {
     }
     let on = json!({"search_engine_crawler_bypass": true});
     assert_eq!(api.refused("PUT", &settings, &on).await.0, 501);
-    let html = json!({"custom_html": "<p>"});
-    assert_eq!(
-        api.refused("POST", &format!("{ROOMS}/preview"), &html)
-            .await
-            .0,
-        501
-    );
     let open = format!("{ROOMS}/{}", declared(IdKind::Room, "open"));
     assert_eq!(
         api.done("GET", &format!("{open}/events"), &Value::Null)
@@ -635,5 +632,125 @@ async fn what_is_not_built_says_so() {
                 "{path}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_checked_when_it_is_saved() {
+    let api = Api::new().await;
+    let mut room = sale("/sale");
+    room["custom_page_html"] = "<p>\n  {{#queueAll}}held".into();
+    let (status, told) = api.ask("POST", ROOMS, &room.to_string()).await;
+    let first = &told["errors"][0];
+    assert_eq!((status, &first["code"]), (400, &json!(1105)), "{told}");
+    assert_eq!(first["source"]["pointer"], "/custom_page_html");
+    let message = first["message"].as_str().unwrap_or_default();
+    assert!(message.contains("line 2, column 3"), "{message}");
+    room["custom_page_html"] = 5.into();
+    let wrong = api.refused("POST", ROOMS, &room).await;
+    assert_eq!(wrong, (400, 1100, "/custom_page_html".to_owned()));
+
+    // What is surely not meant is said, and kept as it is.
+    let html = "{{waitTime}} {{wait_time}} <img src=\"/sale/logo.svg\"> <img src=\"/logo.svg\">";
+    room["custom_page_html"] = html.into();
+    let (status, told) = api.ask("POST", ROOMS, &room.to_string()).await;
+    let notes = told["messages"].as_array().expect("a list").iter();
+    let notes: Vec<&str> = notes.filter_map(|note| note["message"].as_str()).collect();
+    assert_eq!((status, notes.len()), (200, 2), "{told}");
+    assert!(notes[0].contains("`wait_time` is no variable"), "{notes:?}");
+    assert!(
+        notes[1].contains("`/sale/logo.svg` is behind the room"),
+        "{notes:?}"
+    );
+    assert_eq!(told["result"]["custom_page_html"], html);
+}
+
+impl Api {
+    /// What a browser gets under an address.
+    async fn look(&self, address: &str) -> (u16, http::HeaderMap, String) {
+        let (_, path) = address.split_once("/preview/").expect("of a preview");
+        let (id, query) = path.split_once('?').unwrap_or((path, ""));
+        let answer = show_draft(&self.app, id, query);
+        let (head, body) = answer.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.expect("a body");
+        let text = String::from_utf8(bytes.to_vec()).expect("text");
+        (head.status.as_u16(), head.headers, text)
+    }
+
+    async fn previewed(&self, body: &Value) -> String {
+        let made = self.done("POST", &format!("{ROOMS}/preview"), body).await;
+        made["preview_url"].as_str().expect("an address").to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_preview_shows_a_page_before_anybody_waits() {
+    let api = Api::new().await;
+    let html =
+        "{{waitTimeFormatted}} {{#queueAll}}all{{/queueAll}}{{#isRejectQueue}}no{{/isRejectQueue}}";
+    let url = api.previewed(&json!({"custom_html": html})).await;
+    assert!(
+        url.starts_with("http://usher.example.com/preview/"),
+        "{url}"
+    );
+    let (status, headers, page) = api.look(&url).await;
+    assert_eq!((status, page.as_str()), (200, "10 minutes "));
+    let policy = headers["content-security-policy"].to_str().expect("text");
+    assert!(policy.starts_with("sandbox allow-scripts;"), "{policy}");
+    assert!(policy.contains("connect-src 'none'") && policy.ends_with("frame-ancestors 'self'"));
+    for (query, shown) in [
+        ("waitTime=61", "1 hour 1 minute "),
+        ("force_queue=true", "unavailable all"),
+        ("queueing_method=reject", "unavailable no"),
+    ] {
+        let (status, _, page) = api.look(&format!("{url}?{query}")).await;
+        assert_eq!((status, page.as_str()), (200, shown), "{query}");
+    }
+    let (_, _, page) = api
+        .look(&format!("{url}?queueing_method=passthrough"))
+        .await;
+    assert!(page.contains("Welcome"), "{page}");
+    for query in ["waitTime=0", "event=x", "shuffle_at_event_start=true"] {
+        assert_eq!(api.look(&format!("{url}?{query}")).await.0, 400, "{query}");
+    }
+
+    // Of the built-in page there is one in every language.
+    let built_in = api.previewed(&json!({"custom_html": ""})).await;
+    let (status, headers, page) = api.look(&format!("{built_in}?language=ar-EG")).await;
+    assert_eq!(status, 200);
+    assert!(page.contains("dir=\"rtl\""), "{page}");
+    let policy = headers["content-security-policy"].to_str().expect("text");
+    assert!(policy.starts_with("sandbox;"), "{policy}");
+
+    // One that is changed keeps its address; others stay.
+    let (_, id) = url.rsplit_once('/').expect("an id");
+    let again = json!({"custom_html": "new", "usher": {"replaces": id}});
+    assert_eq!(api.previewed(&again).await, url);
+    assert_eq!(api.look(&url).await.2, "new");
+    assert_eq!(api.look(&built_in).await.0, 200);
+    let unknown = json!({"custom_html": "new", "usher": {"replaces": "0".repeat(32)}});
+    assert_ne!(api.previewed(&unknown).await, url);
+
+    let path = format!("{ROOMS}/preview");
+    for (body, code, pointer) in [
+        (json!({}), 1100, "/custom_html"),
+        (json!({"custom_html": 1}), 1100, "/custom_html"),
+        (json!({"custom_html": "{{"}), 1105, "/custom_html"),
+        (
+            json!({"custom_html": "x".repeat(1_048_577)}),
+            1107,
+            "/custom_html",
+        ),
+        (
+            json!({"custom_html": "", "usher": {"replaces": "x"}}),
+            1100,
+            "/usher/replaces",
+        ),
+    ] {
+        let found = api.refused("POST", &path, &body).await;
+        assert_eq!(found, (400, code, pointer.to_owned()));
+    }
+    for nobody in ["00000000-0000-0000-0000-000000000000", "x", ""] {
+        assert_eq!(api.look(&format!("/preview/{nobody}")).await.0, 404);
     }
 }
