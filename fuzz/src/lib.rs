@@ -18,10 +18,12 @@ mod laws;
 #[path = "../../crates/usher-edge/tests/codec/walk.rs"]
 mod walk;
 
+mod egress;
 mod rules;
 mod second;
 mod template;
 
+pub use egress::egress;
 pub use rules::rules;
 pub use second::{requests_as_hyper, responses_as_hyper};
 pub use template::template;

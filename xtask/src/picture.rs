@@ -8,13 +8,14 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 const CORE: &str = "usher-core";
 
 /// Crate, and the crates of ours that it may depend on.
-const PICTURE: [(&str, &[&str]); 10] = [
+const PICTURE: [(&str, &[&str]); 11] = [
     (CORE, &[]),
     ("usher-sim", &[CORE]),
     ("usher-store", &[CORE]),
     ("usher-rooms", &[CORE]),
     ("usher-edge", &["usher-rooms", CORE]),
-    ("usher-browser", &[CORE]),
+    ("usher-egress", &["usher-edge", CORE]),
+    ("usher-browser", &["usher-egress", CORE]),
     ("usher-api", &["usher-store", "usher-rooms", CORE]),
     (
         "usher-node",
@@ -22,6 +23,7 @@ const PICTURE: [(&str, &[&str]); 10] = [
             "usher-api",
             "usher-edge",
             "usher-rooms",
+            "usher-egress",
             "usher-browser",
             "usher-store",
             CORE,

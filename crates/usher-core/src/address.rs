@@ -39,7 +39,8 @@ fn is_open_v6(ip: Ipv6Addr) -> bool {
 
 /// The address of the older kind that stands in one of the newer: mapped, compatible, translated
 /// (RFC 6052), or that of a 6to4 network.
-fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+#[must_use]
+pub fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., high, low] = ip.segments();
     let inner = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

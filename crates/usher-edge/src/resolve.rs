@@ -70,7 +70,9 @@ impl Lookup {
         })
     }
 
-    pub(crate) fn with<F>(ask: impl Fn(String) -> F + Send + Sync + 'static) -> Lookup
+    /// Another resolver: `ask` is called with a name, and with no more than [`LOOKUPS_MAX`] at a
+    /// time.
+    pub fn with<F>(ask: impl Fn(String) -> F + Send + Sync + 'static) -> Lookup
     where
         F: Future<Output = io::Result<Vec<IpAddr>>> + Send + 'static,
     {
