@@ -11,6 +11,7 @@ const vite = await createServer({
 })
 after(() => vite.close())
 const { differences } = await vite.ssrLoadModule('/src/lib/differences.ts')
+const { bound, waited } = await vite.ssrLoadModule('/src/lib/waits.ts')
 const { inService, shares, weightFault } = await vite.ssrLoadModule('/src/lib/shares.ts')
 
 const up = (weight) => ({ weight, usable: true })
@@ -56,4 +57,19 @@ test('what is made or deleted is shown field by field', () => {
     { path: 'name', before: '', after: 'eu' },
     { path: 'enabled', before: '', after: 'false' },
   ])
+})
+
+test('waits are those of the last minute, and begin anew with a process', () => {
+  const at = (second, entered, waited_seconds) => ({ time: second * 1000, entered, waited_seconds })
+  const samples = [at(0, 5, 50), at(30, 7, 90), at(60, 7, 90), at(91, 7, 90), at(100, 0, 0), at(110, 2, 6)]
+  assert.deepEqual(waited(samples), [null, 20, 20, null, null, null])
+  assert.deepEqual(waited([at(0, 0, 0), at(10, 3, 6)]), [null, 2])
+})
+
+test('what a line waits for is said', () => {
+  const now = (seats, waiting, admitted_last_minute) => ({ seats, waiting, admitted_last_minute })
+  assert.equal(bound(now(5, 0, 9), 5, 9), '')
+  assert.match(bound(now(5, 1, 0), 5, 9), /seat/)
+  assert.match(bound(now(4, 1, 9), 5, 9), /rate/)
+  assert.equal(bound(now(4, 1, 3), 5, 9), '')
 })

@@ -2,7 +2,7 @@
 // needs it and again after each change; the live state comes by the stream.
 
 import { type Fault, Refusal, call, faultsOf } from './api'
-import type { Balancer, Monitor, MonitorGroup, Named, Pool } from './types'
+import type { Balancer, Monitor, MonitorGroup, Named, Pool, WaitingRoom } from './types'
 
 class Config {
   account = $state.raw<Named | null>(null)
@@ -12,6 +12,8 @@ class Config {
   groups = $state.raw<MonitorGroup[]>([])
   pools = $state.raw<Pool[]>([])
   balancers = $state.raw<(Balancer & { path: string })[]>([])
+  /** None: this node has no waiting rooms, or the token may not see them. */
+  rooms = $state.raw<(WaitingRoom & { zone: string; url: string })[] | null>(null)
   status = $state<'idle' | 'reading' | 'read' | 'absent' | 'failed'>('idle')
   faults = $state.raw<Fault[]>([])
 
@@ -30,6 +32,10 @@ class Config {
 
   group(key: string | null | undefined): MonitorGroup | undefined {
     return this.groups.find((group) => group.id === key)
+  }
+
+  room(key: string): (WaitingRoom & { zone: string; url: string }) | undefined {
+    return this.rooms?.find((room) => room.id === key || room.name === key)
   }
 
   async choose(account: Named): Promise<void> {
@@ -62,11 +68,26 @@ class Config {
       this.balancers = balancers.flatMap((found, at) =>
         found.result.map((balancer) => ({ ...balancer, path: `${scopes[at]}/${balancer.id}` })),
       )
+      this.rooms = await this.readRooms()
       this.faults = []
       this.status = 'read'
     } catch (error) {
       this.faults = faultsOf(error)
       this.status = error instanceof Refusal && error.unbuilt ? 'absent' : 'failed'
+    }
+  }
+
+  private async readRooms(): Promise<(WaitingRoom & { zone: string; url: string })[] | null> {
+    try {
+      const lists = this.zones.map(async ({ id }) => {
+        const path = `/zones/${id}/waiting_rooms`
+        const rooms = (await call<WaitingRoom[]>('GET', `${path}?per_page=1000`)).result
+        return rooms.map((room) => ({ ...room, zone: id, url: `${path}/${room.id}` }))
+      })
+      return (await Promise.all(lists)).flat()
+    } catch (error) {
+      if (error instanceof Refusal && (error.unbuilt || error.status === 403)) return null
+      throw error
     }
   }
 }

@@ -30,12 +30,25 @@ export interface LiveBalancer {
   pools: string[]
 }
 
-export interface Room {
-  name: string
-  status: string
+/** What a waiting room does, from moment to moment. */
+export interface RoomFigures {
   seats: number
   waiting: number
   admitted_last_minute: number
+  /** How long the last in line will wait: one in ten less than low, one in ten more than high. */
+  wait_seconds: { low: number; mid: number; high: number } | null
+  /** Since the process began: let in, of them from the line, how long these waited together. */
+  admitted: number
+  entered: number
+  waited_seconds: number
+  abandoned: number
+  trouble: string | null
+}
+
+export interface Room extends RoomFigures {
+  id: string
+  name: string
+  status: string
 }
 
 export interface BrowserPool {
@@ -70,6 +83,7 @@ export interface Figures extends Rate {
   time: number
   load_balancers: Record<string, Rate>
   pools: Record<string, Rate & { endpoints?: Record<string, Rate> }>
+  rooms: Record<string, RoomFigures>
 }
 
 export interface Named {
@@ -183,4 +197,36 @@ export interface Explanation {
   steps: Step[]
   seed: number | string
   approximate?: boolean
+}
+
+/** A waiting room as it is kept. */
+export interface WaitingRoom {
+  id: string
+  name: string
+  description: string
+  host: string
+  path: string
+  additional_routes?: { host: string; path: string }[]
+  total_active_users: number
+  new_users_per_minute: number
+  session_duration: number
+  disable_session_renewal: boolean
+  queueing_method: string
+  queue_all: boolean
+  suspended: boolean
+  queueing_status_code: number
+  json_response_enabled: boolean
+  custom_page_html: string
+  default_template_language: string
+  usher?: { session_duration_seconds?: number; [more: string]: unknown }
+  /** Of what the API keeps; the file's own has none. */
+  created_on?: string
+}
+
+/** Who passes a waiting room without a seat. */
+export interface RoomRule {
+  id: string
+  expression: string
+  description: string
+  enabled: boolean
 }

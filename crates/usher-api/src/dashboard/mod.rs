@@ -27,9 +27,10 @@ use crate::server::Control;
 
 use live::Live;
 
-/// Nothing inline, nothing from elsewhere, in nobody's frame.
+/// Nothing inline, nothing from elsewhere, in nobody's frame. What it frames itself are previews of
+/// waiting pages, each in an origin of its own.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+     connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What `dashboard/` was built to.
 #[derive(RustEmbed)]

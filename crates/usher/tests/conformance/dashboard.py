@@ -348,6 +348,73 @@ async def change(page):
     )
 
 
+async def queue(page):
+    """A waiting room: its page is written and seen before it is used, the line is watched, and both
+    switches of a bad hour do what they say."""
+    await page.go("/rooms")
+    await page.click("link", "New waiting room")
+    await page.fill("Name", "a sale")
+    await page.fill("Hostname", "shop.example.com")
+    await page.fill("Path", "/sale")
+    await page.fill("Inside at once", "1")
+    await page.fill("New in a minute", "60")
+    # Each state of the page is seen while it is written; what is wrong with it has a place.
+    await page.until("document.querySelector('iframe')?.src.includes('/preview/')", "the preview of the built-in page")
+    await page.choose("Language of the built-in page", "Korean (South Korea)")
+    await page.until("document.querySelector('iframe').src.endsWith('language=ko-KR')", "the preview in Korean")
+    await page.fill("Page of your own", "<h1>{{waitTimeFormatted}}</h1>\n{{#queueAll}}")
+    await page.text("line 2, column 1")
+    await page.fill("Page of your own", "<h1>{{waitTimeFormatted}} {{nonsense}}</h1>")
+    await page.text("`nonsense` is no variable")
+    await page.choose("Shown to somebody who is", "held")
+    await page.until("document.querySelector('iframe').src.includes('force_queue=true')", "the page of who is held")
+    await page.click("button", "Make waiting room")
+    await page.until("document.activeElement.getAttribute('aria-invalid') === 'true'", "the focus on the fault")
+    await page.fill("Name", "sale")
+    await page.fill("Page of your own", "")
+    await page.click("button", "Make waiting room")
+    await page.there("link", "sale")
+
+    await page.click("link", "sale")
+    await page.click("button", "Add rule")
+    await page.fill("Expression", "http.host eq 5")
+    await page.click("button", "Add rule")
+    await page.text("column 14")
+    await page.fill("Expression", 'starts_with(http.request.uri.path, "/sale/static/")')
+    await page.fill("Description", "pictures")
+    await page.click("button", "Add rule")
+    await page.closed()
+    await page.text("/sale/static/")
+    await page.click("button", "Turn off rule pictures")
+    await page.text("(off)")
+
+    figure = "[...document.querySelectorAll('dt')].find((dt) => dt.textContent === '{}')?.nextElementSibling.textContent"
+    # The first gets the only seat; the others are told that it is so.
+    outside("visit 3")
+    await page.until(f"parseInt({figure.format('Seats taken')}) === 1", "a seat taken")
+    await page.until(f"parseInt({figure.format('Waiting')}) === 2", "two who wait")
+    await page.text("Every seat is taken")
+    await page.click("button", "Hold everybody")
+    await page.text("Everybody without a seat waits")
+    await page.run("[...document.querySelectorAll('dialog button')].find((el) => el.type === 'submit').click()")
+    await page.closed()
+    await page.there("button", "Let visitors in again")
+    await page.click("button", "Suspend the room")
+    await page.text("the site gets all of them")
+    await page.run("[...document.querySelectorAll('dialog button')].find((el) => el.type === 'submit').click()")
+    await page.closed()
+    await page.there("button", "Put the room in force")
+    await page.until("document.querySelector('main dl').textContent.includes('suspended')", "the status to say so")
+    for words in ("Put the room in force", "Let visitors in again"):
+        await page.click("button", words)
+        await page.run("[...document.querySelectorAll('dialog button')].find((el) => el.type === 'submit').click()")
+        await page.closed()
+    await page.there("button", "Suspend the room")
+    await page.there("button", "Hold everybody")
+    await page.go("/")
+    await page.text("2 visitors waiting")
+
+
 async def follow(page):
     """Another process takes over, and nobody has to sign in again."""
     await page.go("/tokens")
@@ -395,6 +462,10 @@ async def shoot(page, folder):
         places[place] = one.replace("/", "-") + "-one"
         if not one.startswith("monitors"):
             places[f"{place}/edit"] = one + "-edit"
+    if await page.run("!!usher.find('link', 'Waiting rooms')"):
+        await page.go("/rooms")
+        room = await page.until("usher.find('link', 'sale')?.hash.slice(1)", "a room")
+        places |= {"/rooms": "rooms", "/rooms/new": "rooms-new", room: "rooms-one", f"{room}/edit": "rooms-edit"}
     # One that may be changed: it was made here and not declared in a file.
     await page.go("/pools")
     pool = await page.until("usher.find('link', 'made')?.hash.slice(1)", "a pool")
@@ -409,10 +480,14 @@ async def shoot(page, folder):
             if place == "/explain":
                 await page.click("button", "Explain")
                 await page.text("Drawn with seed")
+            await page.until("!document.querySelector('[aria-busy=true]')", "what is being made")
             if place == "/audit":
                 await page.run("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
             await page.fits(f"{place} in {form}")
             await picture(page, folder, word, form)
+            # A frame is drawn where it can be seen.
+            if folder and await page.run("[...document.querySelectorAll('iframe')].map((el) => el.scrollIntoView()).length > 0"):
+                await picture(page, folder, f"{word}-page", form)
         # What lies over the page.
         for place, button, word in ((pool, "Weights", "weights"), (pool, "Disable pool", "disable"),
                                     (pool, "Delete", "delete"), (pool, "Drain", "drain"),
@@ -449,7 +524,7 @@ async def main(chromium, base, token, arguments):
         else:
             folder = pathlib.Path(value)
             folder.mkdir(parents=True, exist_ok=True)
-    stories = {"light": light, "watch": watch, "explain": explain, "change": change, "follow": follow, "lose": lose,
+    stories = {"queue": queue, "light": light, "watch": watch, "explain": explain, "change": change, "follow": follow, "lose": lose,
                "shoot": lambda page: shoot(page, folder)}
     with tempfile.TemporaryDirectory(prefix="usher-chromium-") as home:
         browser = subprocess.Popen(

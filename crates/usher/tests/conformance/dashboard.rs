@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use rustix::process::Signal;
 use serde_json::json;
+use usher_api::wire::rooms::SERVED;
 
 use crate::programs::{Nginx, free_address, root};
 use crate::support::config::{HOST, TOKEN};
@@ -64,9 +65,9 @@ fn an_operator_does_a_days_work_in_the_browser() {
             "--shots",
             std::env::var_os("USHER_SHOTS").as_deref(),
         ))
-        .args([
-            "light", "watch", "explain", "change", "shoot", "follow", "lose",
-        ])
+        .args(["light", "watch", "explain", "change"])
+        .args(SERVED.then_some("queue"))
+        .args(["shoot", "follow", "lose"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -116,6 +117,16 @@ impl Scene {
                     let request = format!("GET /small HTTP/1.1\r\nHost: {host}\r\n\r\n");
                     (wire.exchange(request).status() == 200).then_some(())
                 });
+            }
+            // Each is somebody new: nobody sends a cookie.
+            ["visit", count] => {
+                for _ in 0..count.parse().expect("a number") {
+                    let mut wire = self.usher().connect();
+                    let request = format!(
+                        "GET /sale HTTP/1.1\r\nHost: {HOST}\r\nSec-Fetch-Dest: document\r\n\r\n"
+                    );
+                    wire.exchange(request);
+                }
             }
             ["follow"] => {
                 let usher = self.usher.as_mut().expect("runs");
