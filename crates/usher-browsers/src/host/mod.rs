@@ -1,0 +1,478 @@
+//! A host: many browsers, lent to brokers that come over a socket.
+//!
+//! What may be done with a browser is decided by [`usher_core::lease::host`], which this drives: it
+//! carries launches, ends and deadlines to the tasks that own the browsers (`keeper`), and
+//! what they tell back. Brokers ask over the socket in the host's folder, which is closed to
+//! everybody but the host's own user and root.
+//!
+//! Where every browser stands is told every five seconds, and at once when it changes.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::UnixListener;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use usher_core::lease::browser::Phase;
+use usher_core::lease::close::CloseReason;
+use usher_core::lease::{Boot, BrowserId, Epoch, SessionId, beat, host as core};
+use usher_core::time::Mono;
+
+mod caller;
+mod door;
+mod keeper;
+mod pipe;
+pub mod wire;
+
+pub use caller::{Caller, CallerFault, Watching};
+pub use keeper::HELD_MAX;
+
+use crate::browser::Launcher;
+use crate::page::{PageFault, Screenshot};
+use keeper::{Facts, Order, Told, keep};
+use wire::{Answer, Ask, Beat, Beats, Hello, Listed, Standing};
+
+/// A browser that nobody took for as long is replaced: its build and its memory grow old.
+pub const READY_MAX: Duration = Duration::from_secs(30 * 60);
+/// How long to wait after a browser that did not start, at most.
+const FAILED_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Heartbeats that a slow listener may be behind; it misses some beyond it, and newer ones follow.
+const BEATS_MAX: usize = 64;
+/// Questions that wait for the host.
+const ASKED_MAX: usize = 256;
+/// Sessions have at most this long to be idle.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(20 * 60);
+
+/// A question of a broker, and where its answer goes.
+enum Asked {
+    Plain(Ask, oneshot::Sender<Answer>),
+    /// May who holds this lease talk to the browser, and where are its orders to be sent?
+    Ear(
+        wire::Held,
+        oneshot::Sender<Result<mpsc::Sender<Order>, Answer>>,
+    ),
+}
+
+/// Runs browsers until `stop` or a drain ends it. Everything is done on the calling thread's runtime,
+/// which has to be a single-threaded one: browsers die with the thread that started them.
+///
+/// # Errors
+/// The socket cannot be made.
+pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Result<()> {
+    let socket = launcher.folder().socket();
+    match std::fs::remove_file(&socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&socket)?;
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
+    let (asked, questions) = mpsc::channel(ASKED_MAX);
+    let (beats, _) = broadcast::channel(BEATS_MAX);
+    let (told, news) = mpsc::unbounded_channel();
+    let settings = launcher.settings();
+    let agent = Agent {
+        core: core::Host::new(settings.slots, settings.launches_max),
+        launcher: Arc::new(launcher),
+        began: Instant::now(),
+        boot: None,
+        want: 0,
+        draining: false,
+        kept: BTreeMap::new(),
+        told,
+        beats: beats.clone(),
+        failed_pause: Duration::ZERO,
+        launch_from: Mono::ZERO,
+        beat_at: Mono::ZERO,
+        changed: false,
+    };
+    let accepting = tokio::spawn(door::accept(listener, asked, beats));
+    agent.run(questions, news, stop).await;
+    accepting.abort();
+    let _ = std::fs::remove_file(&socket);
+    Ok(())
+}
+
+/// What is kept of each browser.
+struct Kept {
+    orders: mpsc::Sender<Order>,
+    facts: Arc<Facts>,
+    told_to_end: bool,
+}
+
+struct Agent {
+    core: core::Host,
+    launcher: Arc<Launcher>,
+    began: Instant,
+    boot: Option<Boot>,
+    want: u32,
+    draining: bool,
+    kept: BTreeMap<BrowserId, Kept>,
+    told: mpsc::UnboundedSender<Told>,
+    beats: broadcast::Sender<Arc<Beats>>,
+    failed_pause: Duration,
+    launch_from: Mono,
+    beat_at: Mono,
+    changed: bool,
+}
+
+impl Agent {
+    fn now(&self) -> Mono {
+        Mono::ZERO.after(self.began.elapsed())
+    }
+
+    async fn run(
+        mut self,
+        mut questions: mpsc::Receiver<Asked>,
+        mut news: mpsc::UnboundedReceiver<Told>,
+        stop: impl Future<Output = ()>,
+    ) {
+        tokio::pin!(stop);
+        let mut stopped = false;
+        loop {
+            self.turn();
+            if (stopped || self.draining) && self.kept.is_empty() {
+                return;
+            }
+            let due = tokio::time::sleep(self.next().since(self.now()));
+            tokio::select! {
+                () = &mut stop, if !stopped => {
+                    stopped = true;
+                    self.draining = true;
+                    self.core.end_all(CloseReason::SessionEvicted, self.now());
+                }
+                Some(told) = news.recv() => self.hear(told),
+                Some(asked) = questions.recv() => match asked {
+                    Asked::Plain(ask, answer) => self.answer(ask, answer),
+                    Asked::Ear(held, answer) => {
+                        let _ = answer.send(self.ear(held));
+                    }
+                },
+                () = due => {}
+            }
+        }
+    }
+
+    /// When there is something to do though nothing happens.
+    fn next(&self) -> Mono {
+        let mut next = self.beat_at;
+        if let Some(timeout) = self.core.poll_timeout() {
+            next = next.min(timeout);
+        }
+        if self.launch_from > self.now() && self.is_short() {
+            next = next.min(self.launch_from);
+        }
+        next
+    }
+
+    /// Whether fewer are ready than are wanted.
+    fn is_short(&self) -> bool {
+        let on_the_way = self.core.in_phase(Phase::Starting) + self.core.in_phase(Phase::Ready);
+        !self.draining && on_the_way < self.want
+    }
+
+    /// Does what the core's state asks for.
+    fn turn(&mut self) {
+        let now = self.now();
+        self.core.pass(now);
+        for (id, age) in self.core.idle(now) {
+            if age >= READY_MAX || self.draining {
+                self.core.end(id, CloseReason::SessionEvicted, now);
+            }
+        }
+        let ending: Vec<BrowserId> = self.core.ending().map(|(id, _)| id).collect();
+        for id in ending {
+            if let Some(kept) = self.kept.get_mut(&id)
+                && !kept.told_to_end
+            {
+                // Full of orders it hears none; its channel is tried again at the next turn.
+                kept.told_to_end = kept.orders.try_send(Order::Close).is_ok();
+                self.changed = true;
+            }
+        }
+        while self.is_short() && now >= self.launch_from && self.launch(now) {}
+        if self.changed || now >= self.beat_at {
+            self.tell_beats();
+        }
+    }
+
+    fn launch(&mut self, now: Mono) -> bool {
+        let mut drawn = [0; 16];
+        if let Err(error) = getrandom::fill(&mut drawn) {
+            tracing::error!(%error, "no randomness for the name of a browser");
+            return false;
+        }
+        let id = BrowserId(u128::from_ne_bytes(drawn));
+        let may = self.core.launch(id, now);
+        if may {
+            let (orders, facts) = keep(self.launcher.clone(), id, self.told.clone());
+            self.kept.insert(
+                id,
+                Kept {
+                    orders,
+                    facts,
+                    told_to_end: false,
+                },
+            );
+            self.changed = true;
+        }
+        may
+    }
+
+    fn hear(&mut self, told: Told) {
+        let now = self.now();
+        self.changed = true;
+        match told {
+            Told::Ready(id) => {
+                self.failed_pause = Duration::ZERO;
+                self.core.ready(id, now);
+            }
+            Told::Ends(id, reason) => {
+                self.core.end(id, reason, now);
+                // It ends already.
+                if let Some(kept) = self.kept.get_mut(&id) {
+                    kept.told_to_end = true;
+                }
+            }
+            Told::Failed(id) => {
+                let pause = (self.failed_pause * 2).max(Duration::from_secs(1));
+                self.failed_pause = pause.min(FAILED_PAUSE_MAX);
+                self.launch_from = now.after(self.failed_pause);
+                self.gone(id);
+            }
+            Told::Gone(id) => self.gone(id),
+            Told::Prepared(id, session, to) => {
+                let answer = if self.core.prepared(id, session, now) {
+                    Answer::DONE
+                } else {
+                    Answer::error("gone", format!("browser {id:?} was ended meanwhile"))
+                };
+                let _ = to.send(answer);
+            }
+        }
+    }
+
+    fn gone(&mut self, id: BrowserId) {
+        self.kept.remove(&id);
+        if let Some(last) = self.core.gone(id) {
+            self.send(vec![last.into()]);
+        }
+    }
+
+    fn tell_beats(&mut self) {
+        let kept = &self.kept;
+        let facts = |id, session: Option<SessionId>| {
+            kept.get(&id).map_or((0, Duration::ZERO), |kept| {
+                let quiet = session.map_or(Duration::ZERO, |_| kept.facts.quiet());
+                (kept.facts.mem_kib(), quiet)
+            })
+        };
+        let beats: Vec<Beat> = self.core.beats(facts).into_iter().map(Beat::from).collect();
+        self.send(beats);
+        self.changed = false;
+        self.beat_at = self.now().after(beat::EVERY);
+    }
+
+    fn send(&self, beats: Vec<Beat>) {
+        if let Some(boot) = self.boot.filter(|_| !beats.is_empty()) {
+            // Nobody may be listening.
+            let _ = self.beats.send(Arc::new(Beats {
+                boot: boot.0,
+                beats,
+            }));
+        }
+    }
+
+    fn ear(&self, held: wire::Held) -> Result<mpsc::Sender<Order>, Answer> {
+        let (browser, epoch, session) = held.parts();
+        if !self.core.may_connect(browser, epoch, session) {
+            let text = format!(
+                "browser {browser:?} is not session {session:?}'s with lease {}",
+                epoch.0
+            );
+            return Err(Answer::error("not_yours", text));
+        }
+        let kept = self.kept.get(&browser);
+        let orders = kept.map(|kept| kept.orders.clone());
+        orders.ok_or_else(|| {
+            Answer::error("unknown", format!("browser {browser:?} does not run here"))
+        })
+    }
+
+    fn answer(&mut self, ask: Ask, to: oneshot::Sender<Answer>) {
+        let now = self.now();
+        let answer = match ask {
+            Ask::Hello => Answer::of(&self.hello()),
+            Ask::Register { boot } => {
+                if self.core.wants_registering() {
+                    self.core.registered(Boot(boot));
+                    self.boot = Some(Boot(boot));
+                    Answer::DONE
+                } else {
+                    Answer::error(
+                        "registered",
+                        "this start was counted before, or browsers still run",
+                    )
+                }
+            }
+            Ask::Disowned { boot } => {
+                self.core.disowned(Boot(boot), now);
+                if self.boot == Some(Boot(boot)) {
+                    self.boot = None;
+                }
+                Answer::DONE
+            }
+            Ask::Want { ready } => {
+                self.want = ready.min(self.launcher.settings().slots);
+                Answer::DONE
+            }
+            Ask::Prepare {
+                held,
+                keep_alive_ms,
+                guardrails,
+            } => {
+                return self.prepare(held, keep_alive_ms, guardrails, to);
+            }
+            Ask::Close {
+                browser,
+                epoch,
+                reason,
+            } => {
+                let reason = wire::reason(&reason).unwrap_or(CloseReason::Unknown);
+                let closed = self
+                    .core
+                    .close(BrowserId(browser), Epoch(epoch), reason, now);
+                closed.map_or_else(denied, |()| Answer::DONE)
+            }
+            Ask::List => Answer::of(&self.list(now)),
+            Ask::Confirmed { boot, made } => {
+                self.core.confirmed(Boot(boot), Mono::from_nanos(made));
+                Answer::DONE
+            }
+            Ask::Drain => {
+                self.draining = true;
+                Answer::DONE
+            }
+            Ask::Quit => {
+                self.draining = true;
+                self.core.end_all(CloseReason::SessionEvicted, now);
+                Answer::DONE
+            }
+            Ask::Connect { .. } | Ask::Touch { .. } | Ask::Screenshot { .. } | Ask::Watch => {
+                Answer::error("internal", "asked in the wrong place")
+            }
+        };
+        let _ = to.send(answer);
+    }
+
+    fn hello(&self) -> Hello {
+        let settings = self.launcher.settings();
+        Hello {
+            version: wire::VERSION,
+            backend: settings.kind.as_str().to_owned(),
+            slots: settings.slots,
+            launches_max: settings.launches_max,
+            boot: self.boot.map(|boot| boot.0),
+            warnings: self.launcher.warnings(),
+        }
+    }
+
+    fn list(&mut self, now: Mono) -> Listed {
+        let (seq, browsers) = self.core.list();
+        let standing = |(id, (phase, epoch)): (BrowserId, (Phase, Epoch))| Standing {
+            browser: id.0,
+            phase: phase.as_str().to_owned(),
+            epoch: epoch.0,
+        };
+        Listed {
+            boot: self.boot.map(|boot| boot.0),
+            seq,
+            made: now.as_nanos(),
+            browsers: browsers.into_iter().map(standing).collect(),
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        held: wire::Held,
+        keep_alive_ms: u64,
+        guardrails: Option<serde_json::Value>,
+        to: oneshot::Sender<Answer>,
+    ) {
+        let now = self.now();
+        let (browser, epoch, session) = held.parts();
+        if let Err(fault) = self.core.prepare(browser, epoch, session, now) {
+            let _ = to.send(denied(fault));
+            return;
+        }
+        self.changed = true;
+        let Some(kept) = self.kept.get(&browser) else {
+            let _ = to.send(Answer::error(
+                "unknown",
+                format!("browser {browser:?} does not run here"),
+            ));
+            return;
+        };
+        let (done, prepared) = oneshot::channel();
+        let guardrails = guardrails.filter(|guardrails| !guardrails.is_null());
+        let order = Order::Prepare {
+            session,
+            keep_alive: Duration::from_millis(keep_alive_ms).min(KEEP_ALIVE_MAX),
+            guardrails: guardrails
+                .map_or_else(|| "{}".to_owned(), |guardrails| guardrails.to_string()),
+            done,
+        };
+        if kept.orders.try_send(order).is_err() {
+            let _ = to.send(Answer::error(
+                "busy",
+                format!("browser {browser:?} hears nothing"),
+            ));
+            return;
+        }
+        let told = self.told.clone();
+        tokio::spawn(async move {
+            match prepared.await {
+                Ok(Ok(())) => {
+                    let _ = told.send(Told::Prepared(browser, session, to));
+                }
+                Ok(Err(fault)) => {
+                    let _ = told.send(Told::Ends(browser, CloseReason::Unknown));
+                    let _ = to.send(Answer::error("guardrails", fault));
+                }
+                Err(_) => {
+                    let _ = to.send(Answer::error(
+                        "gone",
+                        format!("browser {browser:?} has ended"),
+                    ));
+                }
+            }
+        });
+    }
+}
+
+fn denied(fault: core::Denied) -> Answer {
+    let code = match fault {
+        core::Denied::Unknown(_) => "unknown",
+        core::Denied::Old { .. } => "old",
+        core::Denied::NotFree { .. } => "not_free",
+    };
+    Answer::error(code, fault)
+}
+
+/// What becomes of a wish for a picture, on the wire.
+fn drawn(result: Result<Vec<u8>, PageFault>) -> (Answer, Option<Vec<u8>>) {
+    match result {
+        Ok(picture) => (Answer::of(&picture.len()), Some(picture)),
+        Err(fault) => (Answer::error(fault.code(), &fault), None),
+    }
+}
+
+/// An order for a picture, and where it goes.
+type Drawn = (Order, oneshot::Receiver<Result<Vec<u8>, PageFault>>);
+
+fn draw(order: Box<Screenshot>) -> Drawn {
+    let (done, drawn) = oneshot::channel();
+    (Order::Draw { order, done }, drawn)
+}

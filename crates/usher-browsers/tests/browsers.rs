@@ -1,0 +1,558 @@
+//! Real browsers: started, used, crashed, killed, and gone.
+//!
+//! Where the machine refuses namespaces the sandbox's tests say so and do nothing: that is what the
+//! start-up check is for. Waiting is for other processes here, which tell nothing when they end.
+
+mod machine;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use machine::{HostProcess, Machine, evaluate, eventually, processes_of};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::mpsc;
+use usher_browsers::client::{Client, ClientFault, within};
+use usher_browsers::exit::{Exit, Nowhere, Way};
+use usher_browsers::host::CallerFault;
+use usher_browsers::host::wire::{Ask, Held, Listed};
+use usher_browsers::page::{self, Content, PageFault, Screenshot, Until};
+use usher_browsers::png::pixel;
+use usher_browsers::settings::Kind;
+use usher_core::lease::browser::Phase;
+use usher_core::lease::close::CloseReason;
+use usher_core::lease::{BrowserId, SessionId};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn html(text: &str) -> Screenshot {
+    let mut order = Screenshot::of(Content::Html(text.to_owned()));
+    order.until = vec![Until::Load];
+    order.action_ms = 20_000;
+    (order.viewport.width, order.viewport.height) = (400, 300);
+    order
+}
+
+#[tokio::test]
+async fn a_browser_draws_and_leaves_nothing() {
+    for kind in [Kind::Sandbox, Kind::Process] {
+        let machine = Machine::new(kind);
+        let Some(launcher) = machine.launcher(Box::new(Nowhere)).await else {
+            continue;
+        };
+        let mut browser = launcher.start(BrowserId(1)).await.unwrap();
+        assert!(browser.body.memory() > 0);
+        let members = processes_of(browser.body.root());
+        assert!(members.len() > 2, "{members:?}");
+        for member in &members {
+            // Of a sandbox only what made it is in the machine's own network.
+            let ours = member.namespace("net") == machine::own_namespace("net");
+            let outside = member.pid == browser.body.root();
+            assert!(
+                ours == outside || kind == Kind::Process,
+                "{kind:?}: {member:?}"
+            );
+        }
+        let page = "<body style='background:rgb(1,2,3)'><script>alert(1); confirm(2)</script>";
+        let picture = page::screenshot(&mut browser.client, &html(page))
+            .await
+            .unwrap();
+        assert_eq!(pixel(&picture, 10, 10), Ok([1, 2, 3]));
+        browser.close().await.unwrap();
+        machine.has_nothing_left(&launcher, &members).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_page_does_to_itself_is_told() {
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(launcher) = machine.launcher(Box::new(Nowhere)).await else {
+        return;
+    };
+    let mut browser = launcher.start(BrowserId(1)).await.unwrap();
+    let client = &mut browser.client;
+
+    // Nothing of the machine's files is in there.
+    let mut file = Screenshot::of(Content::Url("FILE:///etc/passwd".to_owned()));
+    assert!(matches!(
+        page::screenshot(client, &file).await,
+        Err(PageFault::Scheme)
+    ));
+    file = html("<iframe src='file:///etc/passwd'></iframe>");
+    page::screenshot(client, &file).await.unwrap();
+
+    // Windows are closed as they are opened.
+    let windows = "<script>open('about:blank'); open('about:blank')</script>";
+    let before = targets(client).await;
+    page::screenshot(client, &html(windows)).await.unwrap();
+    assert_eq!(targets(client).await, before + 1);
+
+    // What never loads is over in time, and can be drawn as it is.
+    let hangs = "<img src='http://example.com/never'><script>for (;;);</script>";
+    let mut order = html(hangs);
+    order.load_ms = 300;
+    let fault = page::screenshot(client, &order).await.unwrap_err();
+    assert_eq!(fault.to_string(), "Navigation timeout of 300 ms exceeded");
+
+    // A page that crashes is told at once, not when the time is over.
+    let page = evaluate::page(client).await;
+    client
+        .ask(&page, "Inspector.enable", json!({}), within(PATIENCE))
+        .await
+        .unwrap();
+    let crash = client
+        .ask(&page, "Page.crash", json!({}), within(PATIENCE))
+        .await;
+    assert!(matches!(crash, Err(ClientFault::Crashed)), "{crash:?}");
+
+    // So is the browser's own end.
+    client.tell("", "Browser.crash", json!({})).await.unwrap();
+    let clean = tokio::time::timeout(PATIENCE, browser.body.ended())
+        .await
+        .unwrap();
+    assert!(!clean);
+    browser.close().await.unwrap();
+
+    // A page that goes on opening them is stopped, however busy it keeps the browser.
+    let mut browser = launcher.start(BrowserId(2)).await.unwrap();
+    let windows = "<script>for (let i = 0; i < 1000; i++) open('about:blank')</script>";
+    let fault = page::screenshot(&mut browser.client, &html(windows))
+        .await
+        .unwrap_err();
+    assert_eq!(fault.to_string(), "pages opened more than 50 windows");
+    let members = processes_of(browser.body.root());
+    browser.close().await.unwrap();
+    machine.has_nothing_left(&launcher, &members).await;
+}
+
+async fn targets(client: &mut Client) -> usize {
+    let targets: Value = client
+        .call("", "Target.getTargets", json!({}), within(PATIENCE))
+        .await
+        .unwrap();
+    targets["targetInfos"].as_array().unwrap().len()
+}
+
+/// An exit that tells what comes to it and answers nothing.
+#[derive(Clone)]
+struct Told(mpsc::UnboundedSender<String>, Arc<AtomicBool>);
+
+struct Cut(tokio::task::JoinHandle<()>, Arc<AtomicBool>);
+
+impl Exit for Told {
+    fn open(&self, _: BrowserId, listener: TcpListener) -> Box<dyn Way> {
+        let told = self.0.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = vec![0; 4096];
+                let len = stream.read(&mut head).await.unwrap_or(0);
+                let first = String::from_utf8_lossy(&head[..len])
+                    .lines()
+                    .next()
+                    .unwrap_or("")
+                    .to_owned();
+                let _ = told.send(first);
+                let _ = stream
+                    .write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+                    .await;
+            }
+        });
+        Box::new(Cut(task, self.1.clone()))
+    }
+}
+
+impl Way for Cut {
+    fn lend(&mut self, _: SessionId, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn cause(&self, _: &str, _: Duration) -> Option<String> {
+        None
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.0.abort();
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn the_exit_is_all_of_the_network() {
+    for kind in [Kind::Sandbox, Kind::Process] {
+        let machine = Machine::new(kind);
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let dropped = Arc::new(AtomicBool::new(false));
+        let exit = Box::new(Told(told, dropped.clone()));
+        let Some(launcher) = machine.launcher(exit).await else {
+            continue;
+        };
+        let beside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = beside.local_addr().unwrap();
+        let mut browser = launcher.start(BrowserId(1)).await.unwrap();
+        // The machine's own loopback is not the browser's, and is asked of the exit like any other.
+        for url in [
+            format!("http://{address}/x"),
+            format!("http://localhost:{}/x", address.port()),
+        ] {
+            let order = Screenshot::of(Content::Url(url.clone()));
+            let _ = page::screenshot(&mut browser.client, &order).await;
+            let line = tokio::time::timeout(PATIENCE, heard.recv())
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(line, format!("GET {url} HTTP/1.1"), "{kind:?}");
+        }
+        let order = Screenshot::of(Content::Url(format!("https://{address}/x")));
+        let fault = page::screenshot(&mut browser.client, &order)
+            .await
+            .unwrap_err();
+        assert!(fault.to_string().starts_with("net::ERR_"), "{fault}");
+        let line = tokio::time::timeout(PATIENCE, heard.recv())
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(line, format!("CONNECT {address} HTTP/1.1"), "{kind:?}");
+        browser.close().await.unwrap();
+        assert!(
+            dropped.load(Ordering::Relaxed),
+            "{kind:?}: the way out is still open"
+        );
+        let direct = tokio::time::timeout(Duration::from_millis(1), beside.accept()).await;
+        assert!(direct.is_err(), "{kind:?}: somebody came by another way");
+    }
+}
+
+async fn lease(host: &HostProcess, session: u128) -> Held {
+    let browser = host.ready().await;
+    let held = Held {
+        browser,
+        epoch: 1,
+        session,
+    };
+    let ask = Ask::Prepare {
+        held,
+        keep_alive_ms: 60_000,
+        guardrails: None,
+    };
+    let () = host.caller().await.ask(&ask).await.unwrap();
+    held
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, CallerFault>) -> String {
+    match result {
+        Err(CallerFault::Refused { code, .. }) => code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_session_from_prepare_to_close() {
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(host) = HostProcess::start(&machine, &[]).await else {
+        return;
+    };
+    let held = lease(&host, 7).await;
+
+    // Another session, and an older lease, have nothing to say.
+    let other = Held { session: 8, ..held };
+    let prepare = |held| Ask::Prepare {
+        held,
+        keep_alive_ms: 1,
+        guardrails: None,
+    };
+    assert_eq!(
+        refused(host.caller().await.ask::<()>(&prepare(other)).await),
+        "not_free"
+    );
+    assert_eq!(refused(host.caller().await.pipe(other).await), "not_yours");
+    let older = Ask::Close {
+        browser: held.browser,
+        epoch: 0,
+        reason: "NormalClosure".to_owned(),
+    };
+    assert_eq!(refused(host.caller().await.ask::<()>(&older).await), "old");
+
+    // The pipe is the browser's, and a newer connection takes it over amid a message.
+    let mut first = host.caller().await.pipe(held).await.unwrap();
+    first
+        .write_all(b"{\"id\":1,\"method\":\"Browser.getVersion\"}\0{\"id\":2,\"meth")
+        .await
+        .unwrap();
+    assert_eq!(answer(&mut first).await["id"], 1);
+    let mut second = Client::new(host.caller().await.pipe(held).await.unwrap());
+    let six = evaluate::number(&mut second, "2*3").await;
+    assert_eq!(six, 6);
+    assert_eq!(
+        first.read(&mut [0]).await.unwrap_or(0),
+        0,
+        "the older connection goes on"
+    );
+
+    // A reply of many bytes goes through whole.
+    let page = evaluate::page(&mut second).await;
+    let large = evaluate::text(&mut second, &page, "'\u{e9}'.repeat(3 << 20)").await;
+    assert_eq!(large.chars().count(), 3 << 20);
+
+    // A browser that closes itself ends the session as it should.
+    let mut watching = host.caller().await.watch().await.unwrap();
+    second.tell("", "Browser.close", json!({})).await.unwrap();
+    let dead = host.dead(&mut watching, held.browser).await;
+    assert_eq!(
+        (dead.phase, dead.reason),
+        (Phase::Dead, CloseReason::NormalClosure)
+    );
+    assert_eq!(refused(host.caller().await.pipe(held).await), "not_yours");
+    host.quit().await;
+    machine.is_empty();
+}
+
+/// The next answer; events may come before it.
+async fn answer(from: &mut UnixStream) -> Value {
+    let mut bytes = Vec::new();
+    loop {
+        match tokio::time::timeout(PATIENCE, from.read_u8())
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            0 => {
+                let message: Value = serde_json::from_slice(&bytes).unwrap();
+                if message.get("id").is_some() {
+                    return message;
+                }
+                bytes.clear();
+            }
+            byte => bytes.push(byte),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_browser_that_is_killed_is_told_and_replaced() {
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(host) = HostProcess::start(&machine, &[]).await else {
+        return;
+    };
+    let held = lease(&host, 7).await;
+    let mut watching = host.caller().await.watch().await.unwrap();
+    let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap());
+    assert_eq!(evaluate::number(&mut pipe, "1").await, 1);
+    // One of its own processes, as the kernel's OOM killer would choose it.
+    host.main_process().kill();
+    let dead = host.dead(&mut watching, held.browser).await;
+    assert_eq!(dead.reason, CloseReason::ChromiumCrashed);
+    let fault = pipe
+        .ask("", "Browser.getVersion", json!({}), within(PATIENCE))
+        .await;
+    assert!(fault.is_err(), "{fault:?}");
+    // The host goes on, and a picture comes of the next one.
+    let held = lease(&host, 9).await;
+    let picture = host
+        .caller()
+        .await
+        .screenshot(held, html("<p>x"))
+        .await
+        .unwrap();
+    assert!(picture.starts_with(b"\x89PNG"));
+    host.dead(&mut watching, held.browser).await;
+    // Whoever gives an order up leaves a browser that ends.
+    let held = lease(&host, 10).await;
+    let mut order = html("<script>for (;;);</script>");
+    order.load_ms = 60_000;
+    let waiting = host.caller().await;
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(1), waiting.screenshot(held, order)).await;
+    assert!(given_up.is_err());
+    host.dead(&mut watching, held.browser).await;
+    host.quit().await;
+    machine.is_empty();
+}
+
+#[tokio::test]
+async fn an_idle_session_ends() {
+    let machine = Machine::new(Kind::Process);
+    let Some(host) = HostProcess::start(&machine, &["process"]).await else {
+        return;
+    };
+    let mut watching = host.caller().await.watch().await.unwrap();
+    let browser = host.ready().await;
+    let held = Held {
+        browser,
+        epoch: 1,
+        session: 1,
+    };
+    let ask = Ask::Prepare {
+        held,
+        keep_alive_ms: 300,
+        guardrails: None,
+    };
+    let () = host.caller().await.ask(&ask).await.unwrap();
+    let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap());
+    // A command under way holds it, for longer than it may be idle.
+    let page = evaluate::page(&mut pipe).await;
+    let params =
+        json!({"expression": "new Promise(done => setTimeout(done, 900))", "awaitPromise": true});
+    pipe.ask(&page, "Runtime.evaluate", params, within(PATIENCE))
+        .await
+        .unwrap();
+    let dead = host.dead(&mut watching, browser).await;
+    assert_eq!(dead.reason, CloseReason::BrowserIdle);
+    host.quit().await;
+    machine.is_empty();
+}
+
+#[tokio::test]
+async fn kill_9_of_the_host_leaves_nothing() {
+    for (kind, options) in [(Kind::Sandbox, &[][..]), (Kind::Process, &["process"][..])] {
+        let machine = Machine::new(kind);
+        let Some(mut host) = HostProcess::start(&machine, options).await else {
+            continue;
+        };
+        let held = lease(&host, 7).await;
+        let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap());
+        assert_eq!(evaluate::number(&mut pipe, "1").await, 1);
+        let members = processes_of(host.pid());
+        assert!(members.len() > 3, "{members:?}");
+        host.kill().await;
+        eventually("processes of a killed host", || {
+            members
+                .iter()
+                .all(|member| member.is_gone())
+                .then_some(())
+                .ok_or_else(|| {
+                    let left: Vec<_> = members.iter().filter(|member| !member.is_gone()).collect();
+                    format!("{left:?}")
+                })
+        })
+        .await;
+        // The next host on the folder starts as if nothing had been.
+        let next = HostProcess::start(&machine, options).await.unwrap();
+        let listed: Listed = next.caller().await.ask(&Ask::List).await.unwrap();
+        assert!(
+            listed
+                .browsers
+                .iter()
+                .all(|browser| browser.browser != held.browser)
+        );
+        next.quit().await;
+        machine.is_empty();
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_eats_memory_takes_its_browser_along_and_nothing_else() {
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(host) = HostProcess::start(&machine, &["memory=400000000"]).await else {
+        return;
+    };
+    let held = lease(&host, 7).await;
+    let mut watching = host.caller().await.watch().await.unwrap();
+    let eats = "<script>const kept = []; const eat = () => { \
+                for (let i = 0; i < 8; i++) kept.push(new Uint8Array(4 << 20).fill(i + 1)); \
+                setTimeout(eat, 1) }; eat()</script>";
+    let mut order = html(eats);
+    order.until = vec![Until::NetworkIdle0];
+    order.action_ms = 60_000;
+    let held_too = held;
+    let pipe = host.caller().await;
+    // The picture may still be drawn before memory runs out: then there is nothing to judge.
+    let mut client = Client::new(pipe.pipe(held_too).await.unwrap());
+    let page = evaluate::page(&mut client).await;
+    let frame = evaluate::text(&mut client, &page, "document.title = 'eats'").await;
+    assert_eq!(frame, "eats");
+    let params = json!({"expression": eats.replace("<script>", "").replace("</script>", "")});
+    let _ = client
+        .ask(&page, "Runtime.evaluate", params, within(PATIENCE))
+        .await;
+    let dead = host.dead(&mut watching, held.browser).await;
+    assert_eq!(dead.reason, CloseReason::ChromiumCrashed);
+    lease(&host, 8).await;
+    host.quit().await;
+    machine.is_empty();
+}
+
+#[tokio::test]
+async fn thirty_leases_in_a_row_leave_the_host_as_it_was() {
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(host) = HostProcess::start(&machine, &[]).await else {
+        return;
+    };
+    let mut watching = host.caller().await.watch().await.unwrap();
+    let first = lease(&host, 1).await;
+    close(&host, first).await;
+    host.dead(&mut watching, first.browser).await;
+    host.ready().await;
+    let base = host.standing();
+    let mut seen = std::collections::BTreeSet::from([first.browser]);
+    for session in 2..32 {
+        let held = lease(&host, session).await;
+        assert!(
+            seen.insert(held.browser),
+            "browser {:x} was given twice",
+            held.browser
+        );
+        if session % 2 == 0 {
+            host.caller()
+                .await
+                .screenshot(held, html("<p>x"))
+                .await
+                .unwrap();
+        } else {
+            let mut client = Client::new(host.caller().await.pipe(held).await.unwrap());
+            assert_eq!(evaluate::number(&mut client, "1").await, 1);
+            close(&host, held).await;
+        }
+        host.dead(&mut watching, held.browser).await;
+    }
+    host.ready().await;
+    eventually("the host as it was", || {
+        let now = host.standing();
+        if now == base {
+            Ok(())
+        } else {
+            Err(format!("{now:?}, not {base:?}"))
+        }
+    })
+    .await;
+    host.quit().await;
+    machine.is_empty();
+}
+
+fn close(host: &HostProcess, held: Held) -> impl Future<Output = ()> {
+    let reason = "NormalClosure".to_owned();
+    let ask = Ask::Close {
+        browser: held.browser,
+        epoch: held.epoch,
+        reason,
+    };
+    async move {
+        let () = host.caller().await.ask(&ask).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn somebody_without_rights_runs_browsers_too() {
+    if !rustix::process::geteuid().is_root() {
+        // Then all the other tests have shown it.
+        return;
+    }
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(host) = HostProcess::start_as_nobody(&machine).await else {
+        return;
+    };
+    let held = lease(&host, 1).await;
+    let picture = host
+        .caller()
+        .await
+        .screenshot(held, html("<p>x"))
+        .await
+        .unwrap();
+    assert!(picture.starts_with(b"\x89PNG"));
+    host.quit().await;
+    machine.is_empty();
+}
