@@ -3,6 +3,8 @@
 //! Where the machine refuses namespaces the sandbox's tests say so and do nothing: that is what the
 //! start-up check is for. Waiting is for other processes here, which tell nothing when they end.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub)]
+
 mod machine;
 
 use std::future::Future;
@@ -39,6 +41,7 @@ fn html(text: &str) -> Screenshot {
 #[tokio::test]
 async fn a_browser_draws_and_leaves_nothing() {
     for kind in [Kind::Sandbox, Kind::Process] {
+        let _turn = machine::turn().await;
         let machine = Machine::new(kind);
         let Some(launcher) = machine.launcher(Box::new(Nowhere)).await else {
             continue;
@@ -48,13 +51,20 @@ async fn a_browser_draws_and_leaves_nothing() {
         let members = processes_of(browser.body.root());
         assert!(members.len() > 2, "{members:?}");
         for member in &members {
-            // Of a sandbox only what made it is in the machine's own network.
-            let ours = member.namespace("net") == machine::own_namespace("net");
-            let outside = member.pid == browser.body.root();
-            assert!(
-                ours == outside || kind == Kind::Process,
-                "{kind:?}: {member:?}"
-            );
+            if kind == Kind::Process || member.pid == browser.body.root() {
+                continue;
+            }
+            for namespace in ["net", "pid", "mnt", "ipc", "uts", "user"] {
+                let machines = machine::own_namespace(namespace);
+                assert_ne!(
+                    member.namespace(namespace),
+                    machines,
+                    "{namespace} of {member:?}"
+                );
+            }
+            // The first process inside only waits for the browser.
+            let filtered = member.status("Seccomp:") == "2" || member.parent == browser.body.root();
+            assert!(filtered, "{member:?} may make any system call");
         }
         let page = "<body style='background:rgb(1,2,3)'><script>alert(1); confirm(2)</script>";
         let picture = page::screenshot(&mut browser.client, &html(page))
@@ -68,6 +78,7 @@ async fn a_browser_draws_and_leaves_nothing() {
 
 #[tokio::test]
 async fn what_a_page_does_to_itself_is_told() {
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);
     let Some(launcher) = machine.launcher(Box::new(Nowhere)).await else {
         return;
@@ -88,14 +99,10 @@ async fn what_a_page_does_to_itself_is_told() {
     let windows = "<script>open('about:blank'); open('about:blank')</script>";
     let before = targets(client).await;
     page::screenshot(client, &html(windows)).await.unwrap();
-    assert_eq!(targets(client).await, before + 1);
-
-    // What never loads is over in time, and can be drawn as it is.
-    let hangs = "<img src='http://example.com/never'><script>for (;;);</script>";
-    let mut order = html(hangs);
-    order.load_ms = 300;
-    let fault = page::screenshot(client, &order).await.unwrap_err();
-    assert_eq!(fault.to_string(), "Navigation timeout of 300 ms exceeded");
+    let deadline = within(PATIENCE);
+    while targets(client).await != before + 1 {
+        assert!(tokio::time::Instant::now() < deadline, "windows stay open");
+    }
 
     // A page that crashes is told at once, not when the time is over.
     let page = evaluate::page(client).await;
@@ -116,8 +123,19 @@ async fn what_a_page_does_to_itself_is_told() {
     assert!(!clean);
     browser.close().await.unwrap();
 
-    // A page that goes on opening them is stopped, however busy it keeps the browser.
     let mut browser = launcher.start(BrowserId(2)).await.unwrap();
+    // What never loads is over in time, and can be drawn as it is.
+    let hangs = "<img src='http://example.com/never'><script>for (;;);</script>";
+    let mut order = html(hangs);
+    order.load_ms = 300;
+    let fault = page::screenshot(&mut browser.client, &order)
+        .await
+        .unwrap_err();
+    assert_eq!(fault.to_string(), "Navigation timeout of 300 ms exceeded");
+    browser.close().await.unwrap();
+
+    // A page that goes on opening windows is stopped, however busy it keeps the browser.
+    let mut browser = launcher.start(BrowserId(3)).await.unwrap();
     let windows = "<script>for (let i = 0; i < 1000; i++) open('about:blank')</script>";
     let fault = page::screenshot(&mut browser.client, &html(windows))
         .await
@@ -184,6 +202,7 @@ impl Drop for Cut {
 #[tokio::test]
 async fn the_exit_is_all_of_the_network() {
     for kind in [Kind::Sandbox, Kind::Process] {
+        let _turn = machine::turn().await;
         let machine = Machine::new(kind);
         let (told, mut heard) = mpsc::unbounded_channel();
         let dropped = Arc::new(AtomicBool::new(false));
@@ -201,22 +220,14 @@ async fn the_exit_is_all_of_the_network() {
         ] {
             let order = Screenshot::of(Content::Url(url.clone()));
             let _ = page::screenshot(&mut browser.client, &order).await;
-            let line = tokio::time::timeout(PATIENCE, heard.recv())
-                .await
-                .unwrap()
-                .unwrap();
-            assert_eq!(line, format!("GET {url} HTTP/1.1"), "{kind:?}");
+            hear(&mut heard, &format!("GET {url} HTTP/1.1")).await;
         }
         let order = Screenshot::of(Content::Url(format!("https://{address}/x")));
         let fault = page::screenshot(&mut browser.client, &order)
             .await
             .unwrap_err();
         assert!(fault.to_string().starts_with("net::ERR_"), "{fault}");
-        let line = tokio::time::timeout(PATIENCE, heard.recv())
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(line, format!("CONNECT {address} HTTP/1.1"), "{kind:?}");
+        hear(&mut heard, &format!("CONNECT {address} HTTP/1.1")).await;
         browser.close().await.unwrap();
         assert!(
             dropped.load(Ordering::Relaxed),
@@ -225,6 +236,22 @@ async fn the_exit_is_all_of_the_network() {
         let direct = tokio::time::timeout(Duration::from_millis(1), beside.accept()).await;
         assert!(direct.is_err(), "{kind:?}: somebody came by another way");
     }
+}
+
+/// Waits for what a page asks for; the browser may ask for more.
+async fn hear(heard: &mut mpsc::UnboundedReceiver<String>, wanted: &str) {
+    let found = async {
+        loop {
+            let line = heard.recv().await.expect("the exit is gone");
+            if line == wanted {
+                return;
+            }
+        }
+    };
+    assert!(
+        tokio::time::timeout(PATIENCE, found).await.is_ok(),
+        "nobody asked {wanted}"
+    );
 }
 
 async fn lease(host: &HostProcess, session: u128) -> Held {
@@ -252,6 +279,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, CallerFault>) -> String {
 
 #[tokio::test]
 async fn a_session_from_prepare_to_close() {
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);
     let Some(host) = HostProcess::start(&machine, &[]).await else {
         return;
@@ -287,11 +315,8 @@ async fn a_session_from_prepare_to_close() {
     let mut second = Client::new(host.caller().await.pipe(held).await.unwrap());
     let six = evaluate::number(&mut second, "2*3").await;
     assert_eq!(six, 6);
-    assert_eq!(
-        first.read(&mut [0]).await.unwrap_or(0),
-        0,
-        "the older connection goes on"
-    );
+    let rest = tokio::time::timeout(PATIENCE, first.read_to_end(&mut Vec::new())).await;
+    assert!(rest.is_ok(), "the older connection goes on");
 
     // A reply of many bytes goes through whole.
     let page = evaluate::page(&mut second).await;
@@ -334,6 +359,7 @@ async fn answer(from: &mut UnixStream) -> Value {
 
 #[tokio::test]
 async fn a_browser_that_is_killed_is_told_and_replaced() {
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);
     let Some(host) = HostProcess::start(&machine, &[]).await else {
         return;
@@ -375,8 +401,9 @@ async fn a_browser_that_is_killed_is_told_and_replaced() {
 
 #[tokio::test]
 async fn an_idle_session_ends() {
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Process);
-    let Some(host) = HostProcess::start(&machine, &["process"]).await else {
+    let Some(host) = HostProcess::start(&machine, &[]).await else {
         return;
     };
     let mut watching = host.caller().await.watch().await.unwrap();
@@ -388,7 +415,7 @@ async fn an_idle_session_ends() {
     };
     let ask = Ask::Prepare {
         held,
-        keep_alive_ms: 300,
+        keep_alive_ms: 3_000,
         guardrails: None,
     };
     let () = host.caller().await.ask(&ask).await.unwrap();
@@ -396,7 +423,7 @@ async fn an_idle_session_ends() {
     // A command under way holds it, for longer than it may be idle.
     let page = evaluate::page(&mut pipe).await;
     let params =
-        json!({"expression": "new Promise(done => setTimeout(done, 900))", "awaitPromise": true});
+        json!({"expression": "new Promise(done => setTimeout(done, 3500))", "awaitPromise": true});
     pipe.ask(&page, "Runtime.evaluate", params, within(PATIENCE))
         .await
         .unwrap();
@@ -408,9 +435,10 @@ async fn an_idle_session_ends() {
 
 #[tokio::test]
 async fn kill_9_of_the_host_leaves_nothing() {
-    for (kind, options) in [(Kind::Sandbox, &[][..]), (Kind::Process, &["process"][..])] {
+    for kind in [Kind::Sandbox, Kind::Process] {
+        let _turn = machine::turn().await;
         let machine = Machine::new(kind);
-        let Some(mut host) = HostProcess::start(&machine, options).await else {
+        let Some(mut host) = HostProcess::start(&machine, &[]).await else {
             continue;
         };
         let held = lease(&host, 7).await;
@@ -431,7 +459,7 @@ async fn kill_9_of_the_host_leaves_nothing() {
         })
         .await;
         // The next host on the folder starts as if nothing had been.
-        let next = HostProcess::start(&machine, options).await.unwrap();
+        let next = HostProcess::start(&machine, &[]).await.unwrap();
         let listed: Listed = next.caller().await.ask(&Ask::List).await.unwrap();
         assert!(
             listed
@@ -446,6 +474,7 @@ async fn kill_9_of_the_host_leaves_nothing() {
 
 #[tokio::test]
 async fn a_page_that_eats_memory_takes_its_browser_along_and_nothing_else() {
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);
     let Some(host) = HostProcess::start(&machine, &["memory=400000000"]).await else {
         return;
@@ -478,6 +507,7 @@ async fn a_page_that_eats_memory_takes_its_browser_along_and_nothing_else() {
 
 #[tokio::test]
 async fn thirty_leases_in_a_row_leave_the_host_as_it_was() {
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);
     let Some(host) = HostProcess::start(&machine, &[]).await else {
         return;
@@ -512,7 +542,8 @@ async fn thirty_leases_in_a_row_leave_the_host_as_it_was() {
     host.ready().await;
     eventually("the host as it was", || {
         let now = host.standing();
-        if now == base {
+        let no_more = now.processes <= base.processes && now.files <= base.files;
+        if no_more && now.groups == base.groups {
             Ok(())
         } else {
             Err(format!("{now:?}, not {base:?}"))
@@ -541,6 +572,7 @@ async fn somebody_without_rights_runs_browsers_too() {
         // Then all the other tests have shown it.
         return;
     }
+    let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);
     let Some(host) = HostProcess::start_as_nobody(&machine).await else {
         return;

@@ -126,7 +126,7 @@ fn made() -> Result<BpfProgram, FilterFault> {
     // Putting words into somebody's terminal.
     let terminal: Result<Vec<_>, _> = [libc::TIOCSTI, libc::TIOCLINUX]
         .into_iter()
-        .map(|request| SeccompRule::new(vec![is(1, SeccompCmpOp::Eq, request as u64)?]))
+        .map(|request| SeccompRule::new(vec![is(1, SeccompCmpOp::Eq, request)?]))
         .collect();
     rules.insert(libc::SYS_ioctl, terminal.map_err(fault)?);
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());

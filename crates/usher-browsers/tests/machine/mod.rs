@@ -1,15 +1,16 @@
 //! A folder for a host, the host as a process of its own, and what can be seen of processes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use usher_browsers::browser::{Launcher, LauncherFault};
 use usher_browsers::exit::Exit;
 use usher_browsers::host::wire::{Ask, Listed};
@@ -32,6 +33,13 @@ pub(crate) async fn eventually<T>(what: &str, mut found: impl FnMut() -> Result<
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
+}
+
+/// Browsers are large: at most two tests have some at a time.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+pub(crate) async fn turn() -> SemaphorePermit<'static> {
+    TURNS.acquire().await.unwrap()
 }
 
 /// A place for one host.
@@ -101,6 +109,9 @@ impl HostProcess {
     pub(crate) async fn start(machine: &Machine, options: &[&str]) -> Option<HostProcess> {
         let mut command = Command::new(PROGRAM);
         command.arg("run").arg(machine.host_folder()).args(options);
+        if machine.kind == Kind::Process {
+            command.arg("process");
+        }
         HostProcess::spawn(machine, command, None).await
     }
 
@@ -235,16 +246,17 @@ impl HostProcess {
         self.child.kill().await.unwrap();
     }
 
-    /// Processes, descriptors and groups of the host.
-    pub(crate) fn standing(&self) -> (usize, usize, BTreeSet<String>) {
+    /// What the host holds of the machine.
+    pub(crate) fn standing(&self) -> Standing {
         let pid = self.pid();
-        let outer = processes_of(pid)
-            .iter()
-            .filter(|one| one.parent == pid)
-            .count();
-        let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-        let groups = groups_of(pid);
-        (outer, fds, groups)
+        let children = processes_of(pid);
+        let children: Vec<&Process> = children.iter().filter(|one| one.parent == pid).collect();
+        let groups = children.iter().flat_map(|one| one.groups()).collect();
+        Standing {
+            processes: children.len(),
+            files: fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count(),
+            groups: counted(groups),
+        }
     }
 
     pub(crate) async fn quit(mut self) {
@@ -257,18 +269,25 @@ impl HostProcess {
     }
 }
 
-/// How many control groups each of the folders of the host `pid` holds.
-fn groups_of(pid: i32) -> BTreeSet<String> {
-    let inside: Vec<Process> = processes_of(pid);
-    let mut counted = BTreeSet::new();
-    for process in inside.iter().filter(|one| one.parent == pid) {
-        let told = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).unwrap_or_default();
-        for line in told.lines().filter(|line| line.contains("usher-browsers-")) {
-            let (at, _) = line.rsplit_once('/').unwrap();
-            counted.insert(at.to_owned());
-        }
-    }
-    counted
+/// What a host holds of the machine.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Its children: one of each browser.
+    pub(crate) processes: usize,
+    /// Its descriptors.
+    pub(crate) files: usize,
+    /// Folders of control groups for its browsers, and how many there are in each.
+    pub(crate) groups: BTreeMap<PathBuf, usize>,
+}
+
+/// How many folders there are in each of `parents`.
+fn counted(parents: BTreeSet<PathBuf>) -> BTreeMap<PathBuf, usize> {
+    let count = |parent: PathBuf| {
+        let inside = fs::read_dir(&parent).into_iter().flatten().flatten();
+        let folders = inside.filter(|entry| entry.path().is_dir()).count();
+        (parent, folders)
+    };
+    parents.into_iter().map(count).collect()
 }
 
 /// What is seen of a process.
@@ -303,6 +322,31 @@ impl Process {
 
     pub(crate) fn namespace(&self, kind: &str) -> Option<PathBuf> {
         fs::read_link(format!("/proc/{}/ns/{kind}", self.pid)).ok()
+    }
+
+    /// A line of its status.
+    pub(crate) fn status(&self, name: &str) -> String {
+        let told = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let mut lines = told.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next().unwrap_or_default().trim().to_owned()
+    }
+
+    /// The folders that its control groups are in.
+    fn groups(&self) -> Vec<PathBuf> {
+        let own = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let points = mounts.lines().filter(|line| line.starts_with("cgroup"));
+        let points: Vec<&str> = points.filter_map(|line| line.split(' ').nth(1)).collect();
+        let inside = own.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        let ours = inside.filter(|path| path.contains("usher-browsers-"));
+        let parents = ours.filter_map(|path| Path::new(path).parent());
+        let found = parents.flat_map(|parent| {
+            let below = parent.strip_prefix("/").unwrap_or(parent).to_owned();
+            points
+                .iter()
+                .map(move |point| Path::new(point).join(&below))
+        });
+        found.filter(|folder| folder.is_dir()).collect()
     }
 
     pub(crate) fn kill(&self) {
