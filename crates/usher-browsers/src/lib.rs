@@ -9,12 +9,12 @@
 //! - [`browser::Browser`] is one that runs: launched, seen to draw ([`canary`]), and ended,
 //! - [`exit`] is the one way out of its network, a listener that the egress proxy serves,
 //! - [`client`] speaks to it while it is ours, [`page`] draws one page with it,
-//! - [`host::Host`] runs many, for brokers that come over a socket.
+//! - [`host::run`] runs many, for brokers that come over a socket.
 //!
 //! The host is a process of its own, so that sessions outlive the front. Everything in it happens on
 //! one thread: a browser dies with the thread that started it, which is meant to be the process.
 //!
-//! Read [`browser::Browser`] first, then [`host::Host`]. Nothing here knows accounts, tokens or
+//! Read [`browser::Browser`] first, then [`host::run`]. Nothing here knows accounts, tokens or
 //! limits, and nothing is killed by its name.
 
 pub mod backend;

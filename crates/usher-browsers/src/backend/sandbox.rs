@@ -17,7 +17,7 @@ use super::{Backend, Site, arguments::arguments, as_user};
 use crate::settings::{Caps, Kind};
 
 /// The browser's home inside.
-const HOME: &str = "/home/browser";
+const HOME: &str = "/browser";
 
 /// What is shown of `/etc`: fonts, certificates, where libraries are.
 const SHOWN: [&str; 4] = [
