@@ -395,14 +395,32 @@ fn make_two(home: &Path, name: &str) -> io::Result<(PathBuf, Vec<Limit>)> {
         .map(|limit| format!("+{}", limit.controller()))
         .collect();
     let wanted = wanted.join(" ");
-    if fs::write(home.join("cgroup.subtree_control"), &wanted).is_err() {
-        let aside = home.join("usher-browser-host");
-        make_folder(&aside)?;
-        fs::write(aside.join("cgroup.procs"), std::process::id().to_string())?;
-        fs::write(home.join("cgroup.subtree_control"), &wanted)?;
+    let shared = share_out(home, &wanted)
+        .and_then(|()| fs::write(root.join("cgroup.subtree_control"), &wanted));
+    if let Err(error) = shared {
+        let _ = fs::remove_dir(&root);
+        return Err(error);
     }
-    fs::write(root.join("cgroup.subtree_control"), &wanted)?;
     Ok((root, limits))
+}
+
+/// Has `home` share out `wanted` to the groups below it.
+fn share_out(home: &Path, wanted: &str) -> io::Result<()> {
+    let switch = home.join("cgroup.subtree_control");
+    if fs::write(&switch, wanted).is_ok() {
+        return Ok(());
+    }
+    let aside = home.join("usher-browser-host");
+    make_folder(&aside)?;
+    let own = std::process::id().to_string();
+    fs::write(aside.join("cgroup.procs"), &own)?;
+    let shared = fs::write(&switch, wanted);
+    if shared.is_err() {
+        // Others live in this group too: it was not delegated to us.
+        let _ = fs::write(home.join("cgroup.procs"), &own);
+        let _ = fs::remove_dir(&aside);
+    }
+    shared
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {

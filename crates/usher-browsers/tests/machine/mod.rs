@@ -116,7 +116,7 @@ impl HostProcess {
     }
 
     /// The same, as a user who may do nothing in particular.
-    pub(crate) async fn start_as_nobody(machine: &Machine) -> Option<HostProcess> {
+    pub(crate) async fn start_as_nobody(machine: &Machine, options: &[&str]) -> Option<HostProcess> {
         let (user, group) = NOBODY;
         chown(machine.folder.path(), Some(user), Some(group)).unwrap();
         // Where the program was built need not be anybody's to read.
@@ -131,7 +131,8 @@ impl HostProcess {
             .args(["--clear-groups", "--inh-caps=-all", "--"])
             .arg(program)
             .arg("run")
-            .arg(machine.host_folder());
+            .arg(machine.host_folder())
+            .args(options);
         HostProcess::spawn(machine, command, Some(place)).await
     }
 
