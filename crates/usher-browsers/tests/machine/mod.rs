@@ -116,7 +116,10 @@ impl HostProcess {
     }
 
     /// The same, as a user who may do nothing in particular.
-    pub(crate) async fn start_as_nobody(machine: &Machine, options: &[&str]) -> Option<HostProcess> {
+    pub(crate) async fn start_as_nobody(
+        machine: &Machine,
+        options: &[&str],
+    ) -> Option<HostProcess> {
         let (user, group) = NOBODY;
         chown(machine.folder.path(), Some(user), Some(group)).unwrap();
         // Where the program was built need not be anybody's to read.
