@@ -135,6 +135,14 @@ pub(crate) trait Client {
         closes: bool,
     ) -> Result<(), EncodeFault>;
 
+    /// Queues the head of an answer of our own whose body follows piece by piece, for as long as
+    /// it likes: [`Client::poll_send`], then [`Client::finish`].
+    fn begin<'f>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'static str, &'f str)>,
+    ) -> Result<(), EncodeFault>;
+
     /// Takes bytes of the answer's body: how many, at least one. `piece` is not empty.
     fn poll_send(&mut self, cx: &mut Context<'_>, piece: &[u8])
     -> Poll<Result<usize, ClientFault>>;

@@ -495,6 +495,18 @@ impl H1<'_> {
         self.closes |= untold || self.drain.started();
     }
 
+    /// How a body goes out whose length nobody announced.
+    fn unannounced(&mut self) -> BodyLength {
+        match self.version {
+            Version::Http11 => BodyLength::Chunked,
+            Version::Http10 => {
+                self.until_close = true;
+                self.closes = true;
+                BodyLength::UntilClose
+            }
+        }
+    }
+
     /// The field that says whether another request can follow.
     fn connection(&self) -> &'static [u8] {
         match self.version {
@@ -590,14 +602,9 @@ impl Client for H1<'_> {
     ) -> Result<(), EncodeFault> {
         let head = answer.head;
         self.settle();
-        let length = match (head.body, self.version) {
-            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) => BodyLength::Chunked,
-            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http10) => {
-                self.until_close = true;
-                self.closes = true;
-                BodyLength::UntilClose
-            }
-            (length, _) => length,
+        let length = match head.body {
+            BodyLength::Chunked | BodyLength::UntilClose => self.unannounced(),
+            length => length,
         };
         let connection = self.connection();
         let out = self.out.follow(length);
@@ -645,6 +652,25 @@ impl Client for H1<'_> {
             out.extend_from_slice(body);
             self.sent += body.len() as u64;
         }
+        Ok(())
+    }
+
+    fn begin<'f>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'static str, &'f str)>,
+    ) -> Result<(), EncodeFault> {
+        self.settle();
+        let length = self.unannounced();
+        let connection = self.connection();
+        let out = self.out.follow(length);
+        write_status_line(out, status, b"")?;
+        for (name, value) in fields {
+            write_field(out, name.as_bytes(), value.as_bytes())?;
+        }
+        write_framing(out, length);
+        out.extend_from_slice(connection);
+        end_head(out);
         Ok(())
     }
 

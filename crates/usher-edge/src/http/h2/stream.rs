@@ -339,6 +339,18 @@ impl Client for H2 {
         Ok(())
     }
 
+    fn begin<'f>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'static str, &'f str)>,
+    ) -> Result<(), EncodeFault> {
+        let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let response = response(status, flow::headers(fields)?)?;
+        self.left = None;
+        self.send_head(response, false);
+        Ok(())
+    }
+
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
