@@ -60,15 +60,34 @@ impl<R> Routes<R> {
     /// without a port and a final dot; `uri` is path and query as received.
     #[must_use]
     pub fn owner_of(&self, host: &str, uri: &str) -> Option<&R> {
-        if self.by_host.is_empty() && self.any_host.is_empty() {
+        if self.is_empty() {
             return None;
         }
-        let routes = self.by_host.get(host).unwrap_or(&self.any_host);
-        let path = normal(uri.split(['?', '#']).next().unwrap_or_default());
+        self.owner_of_path(host, &normal(path_of(uri)))
+    }
+
+    /// The same of a path that is [`normal`].
+    #[must_use]
+    pub fn owner_of_path(&self, host: &str, path: &str) -> Option<&R> {
+        let mut routes = self.of(host).iter();
         routes
-            .iter()
-            .find(|route| route.matches(&path))
+            .find(|route| route.matches(path))
             .map(|route| &route.room)
+    }
+
+    /// Whose paths there are on `host`; a room of several comes several times.
+    pub fn rooms_of(&self, host: &str) -> impl Iterator<Item = &R> {
+        self.of(host).iter().map(|route| &route.room)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_host.is_empty() && self.any_host.is_empty()
+    }
+
+    fn of(&self, host: &str) -> &[Route<R>] {
+        self.by_host.get(host).unwrap_or(&self.any_host)
     }
 }
 
@@ -87,9 +106,16 @@ impl<R> Route<R> {
     }
 }
 
+/// The path of `uri`, as received.
+#[must_use]
+pub fn path_of(uri: &str) -> &str {
+    uri.split(['?', '#']).next().unwrap_or_default()
+}
+
 /// `path` with unreserved characters decoded, `.` and `..` resolved, and slashes single. Does not
 /// allocate for a path that is normal already.
-fn normal(path: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn normal(path: &str) -> Cow<'_, str> {
     if is_normal(path.as_bytes()) {
         return Cow::Borrowed(path);
     }

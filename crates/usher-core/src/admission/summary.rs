@@ -35,8 +35,8 @@ pub struct Summary {
     known: bool,
     /// Seats that a newcomer could have had.
     slots: u64,
-    /// Those for whom a seat is reserved, sorted.
-    called: Box<[Visitor]>,
+    /// Those for whom a seat is reserved, sorted, and until when, ms.
+    called: Box<[(Visitor, u64)]>,
     /// The lowest ticket that is present and not called.
     frontier: u64,
     present: Box<[Mark]>,
@@ -83,8 +83,8 @@ impl Room {
             free: free as f64,
             refresh_ms: settings.refresh_ms as f64,
         };
-        let mut called: Box<[Visitor]> = (self.calls.iter())
-            .map(|(_, slot)| self.people.at(slot).visitor)
+        let mut called: Box<[(Visitor, u64)]> = (self.calls.iter())
+            .map(|(until, slot)| (self.people.at(slot).visitor, until))
             .collect();
         called.sort_unstable();
         let present = self.line.present();
@@ -144,7 +144,14 @@ impl Summary {
     /// the room can tell.
     #[must_use]
     pub fn concerns(&self, visitor: Visitor, ticket: u64) -> bool {
-        ticket < self.frontier || self.called.binary_search(&visitor).is_ok()
+        ticket < self.frontier || self.called_until(visitor).is_some()
+    }
+
+    /// Until when a seat is reserved for `visitor`, ms.
+    #[must_use]
+    pub fn called_until(&self, visitor: Visitor) -> Option<u64> {
+        let place = (self.called).binary_search_by_key(&visitor, |(visitor, _)| *visitor);
+        Some(self.called[place.ok()?].1)
     }
 
     /// Whether a newcomer would have to wait.

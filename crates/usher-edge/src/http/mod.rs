@@ -28,6 +28,7 @@ mod plane;
 mod pump;
 mod record;
 mod refusal;
+pub mod rooms;
 mod settings;
 mod splice;
 mod station;

@@ -21,6 +21,7 @@ use super::access_log::AccessLog;
 use super::book::Book;
 use super::ledger::Ledger;
 use super::pin_table::PinTable;
+use super::rooms::Rooms;
 use super::settings::Settings;
 use crate::geo::Places;
 use crate::resolve::Addresses;
@@ -37,6 +38,7 @@ pub struct Plane {
     access_log: ArcSwap<AccessLog>,
     places: ArcSwapOption<Places>,
     keys: ArcSwapOption<Keys>,
+    rooms: ArcSwap<Rooms>,
     addresses: Arc<Addresses>,
     pins: Arc<PinTable>,
     ledger: Ledger,
@@ -93,6 +95,7 @@ impl Plane {
             access_log: ArcSwap::from_pointee(parts.access_log),
             places: ArcSwapOption::new(parts.places),
             keys: ArcSwapOption::new(parts.keys),
+            rooms: ArcSwap::default(),
             addresses: parts.addresses,
             pins: Arc::default(),
             ledger,
@@ -154,6 +157,14 @@ impl Plane {
     /// Seals and opens the pins of visitors with `keys` from now on.
     pub fn seal_with(&self, keys: Option<Arc<Keys>>) {
         self.keys.store(keys);
+        self.changed();
+    }
+
+    /// Asks `rooms` from now on; there are none before the first call. Call it from one thread at a
+    /// time.
+    pub fn open_rooms(&self, mut rooms: Rooms) {
+        rooms.follow(&self.rooms.load());
+        self.rooms.store(Arc::new(rooms));
         self.changed();
     }
 
@@ -248,6 +259,12 @@ impl Plane {
         self.keys.load_full()
     }
 
+    /// The waiting rooms now.
+    #[must_use]
+    pub fn rooms(&self) -> Arc<Rooms> {
+        self.rooms.load_full()
+    }
+
     /// The clock of this node. Not a system call.
     #[must_use]
     pub fn now(&self) -> Mono {
@@ -276,6 +293,8 @@ pub struct View {
     pub places: Option<Arc<Places>>,
     /// What seals the pins of visitors.
     pub keys: Option<Arc<Keys>>,
+    /// The waiting rooms.
+    pub rooms: Arc<Rooms>,
 }
 
 impl View {
@@ -293,6 +312,7 @@ impl View {
             access_log: plane.access_log.load_full(),
             places: plane.places.load_full(),
             keys: plane.keys.load_full(),
+            rooms: plane.rooms.load_full(),
         }
     }
 

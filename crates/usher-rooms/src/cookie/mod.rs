@@ -38,7 +38,8 @@ pub trait Sealer: Send + Sync {
 pub struct Attributes {
     /// The suffix of the name; empty for none.
     pub suffix: String,
-    /// The path, as the room's: `/` when it has more routes.
+    /// The path, as the room's: `/` when it has more routes, or when its path is the beginning of
+    /// others (a browser sends a cookie of `/shop` to `/shop/a` and not to `/shopping`).
     pub path: String,
     /// A domain, when the routes are on several hosts.
     pub domain: Option<String>,
@@ -62,6 +63,7 @@ pub enum SameSite {
 /// The cookie of one room.
 pub struct Jar {
     name: String,
+    path: String,
     /// What follows the value and the age.
     tail: String,
     of: Id,
@@ -94,7 +96,8 @@ impl Jar {
             "" => NAME.to_owned(),
             suffix => format!("{NAME}_{suffix}"),
         };
-        let mut tail = format!("; Path={}", path_attribute(&attributes.path));
+        let path = path_attribute(&attributes.path);
+        let mut tail = format!("; Path={path}");
         if let Some(domain) = &attributes.domain {
             tail.push_str("; Domain=");
             tail.push_str(domain);
@@ -115,6 +118,7 @@ impl Jar {
         Jar {
             of: bound_to(room, &name),
             name,
+            path: path.to_owned(),
             tail,
             sealer,
         }
@@ -124,6 +128,12 @@ impl Jar {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The path below which browsers send it.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     /// What the cookies of a request say. Looks at four of them at most.

@@ -5,9 +5,13 @@
 //! pass is asked of the owner, and [`Door::finish`] waits for that.
 //!
 //! The order of calls: [`Routes::owner_of`](crate::route::Routes::owner_of) finds the door,
-//! [`Door::decide`] and perhaps [`Door::finish`] give an [`Outcome`]; when a request that passed is
-//! answered, [`Door::answered`] tells which cookie goes along. A worker flushes its [`Presence`] once
-//! a second.
+//! [`Door::look`] says what the request is, [`Door::decide`] and perhaps [`Door::finish`] give an
+//! [`Outcome`]; when a request that passed is answered, [`Door::answered`] tells which cookie goes
+//! along, and [`Door::over`] is told when all of the answer is out. A worker flushes its
+//! [`Presence`] once a second.
+//!
+//! A visitor asks for its own state by [`Door::state`], which is a poll like any other, or is told
+//! of it by [`Door::stand`] while a stream is open.
 
 mod kind;
 mod presence;
@@ -15,7 +19,7 @@ mod presence;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use usher_core::admission::door::{self, Kind};
+use usher_core::admission::door;
 use usher_core::admission::{
     Answer, Claims, End, Entry, Estimate, Method, Place, Seat, Shown, Standing, Visitor,
 };
@@ -25,11 +29,13 @@ use usher_core::rules::condition::Condition;
 use usher_core::rules::facts::Facts;
 use usher_core::time::Wall;
 
+pub use self::kind::{Json, Look};
 pub use self::presence::{FLUSH_MS, Presence};
 use crate::clock::Clock;
-use crate::cookie::Jar;
+use crate::cookie::{Found, Jar};
 use crate::owner::{Bulletin, OnStoreFailure, Pending, Post, Unanswered};
 use crate::view::{self, Stage, View, Wait};
+pub use usher_core::admission::door::Kind;
 
 /// An owner that has not answered for so long does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -55,8 +61,8 @@ pub struct Door {
     pub on_failure: OnStoreFailure,
     /// An endpoint may end a seat.
     pub revocable: bool,
-    /// A program that asks for JSON is a visitor.
-    pub json: bool,
+    /// Which programs are answered in JSON, and are visitors then.
+    pub json: Json,
     /// Places are told.
     pub show_position: bool,
 }
@@ -65,7 +71,7 @@ pub struct Door {
 #[derive(Debug)]
 pub enum Step {
     /// This.
-    Now(Outcome),
+    Now(Told),
     /// What [`Door::finish`] gives.
     Ask(Asking),
 }
@@ -75,18 +81,44 @@ pub enum Step {
 pub struct Asking {
     visitor: Visitor,
     claims: Option<Claims>,
+    /// Cookies that did not open.
+    invalid: u8,
     pending: Pending,
+}
+
+/// What becomes of a request, and what was seen of its cookies.
+#[derive(Debug)]
+pub struct Told {
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// Cookies that did not open: forged, damaged, of another room or key.
+    pub invalid: u8,
+    /// No good cookie came.
+    pub stranger: bool,
 }
 
 /// What becomes of a request.
 #[derive(Debug)]
 pub enum Outcome {
     /// On to the endpoint; the room has no part in it.
-    Bypass,
+    Bypass(Bypass),
     /// On to the endpoint, by a seat.
     Pass(Pass),
     /// The waiting page, or one that says why there is nothing to wait for.
     Outside(Outside),
+}
+
+/// Why a room has no part in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bypass {
+    /// The room is off.
+    Suspended,
+    /// A rule of the operator's.
+    Rule,
+    /// It needs no seat: it asks whether it may ask, or is part of a page while nobody waits.
+    Seatless,
+    /// Nobody can tell, and the operator has everybody let in then.
+    Unanswered,
 }
 
 /// A seat's request on its way.
@@ -96,6 +128,9 @@ pub struct Pass {
     pub visitor: Visitor,
     /// Admitted by this very request.
     pub admitted: bool,
+    /// Its cookie is an old copy of one that was renewed elsewhere.
+    pub copy_seen: bool,
+    revoked: bool,
     claims: Option<Claims>,
     set_cookie: Option<String>,
     renewal: Option<Pending>,
@@ -118,60 +153,88 @@ pub struct Outside {
     pub shown: Option<Shown>,
     /// Why things are not as they were.
     pub reason: Option<view::Reason>,
+    /// Until when a called visitor must come, ms.
+    pub claim_by: Option<u64>,
 }
 
 impl Door {
-    /// What becomes of `request`. `facts` are the same request as rules see it. `fresh` makes the
-    /// number of a new visitor: 128 bits that nobody can guess.
+    /// What `request` is. `websocket`: it opens one.
+    #[must_use]
+    pub fn look(&self, request: &Request<'_>, websocket: bool) -> Look {
+        Look::of(request, websocket, self.json)
+    }
+
+    /// What becomes of a request of this `kind`. `facts` are the same request as rules see it;
+    /// without them no rule is asked. `fresh` makes the number of a new visitor: 128 bits that
+    /// nobody can guess.
     #[must_use]
     pub fn decide(
         &self,
         request: &Request<'_>,
-        facts: &Facts<'_>,
+        kind: Kind,
+        facts: Option<&Facts<'_>>,
         presence: &mut Presence,
         fresh: impl FnOnce() -> u128,
     ) -> Step {
-        if self.bypass.iter().any(|rule| rule.matches(facts)) {
-            return Step::Now(Outcome::Bypass);
-        }
         let bulletin = self.post.bulletin();
+        if bulletin.settings.suspended {
+            return Step::Now(Outcome::Bypass(Bypass::Suspended).unseen());
+        }
+        if facts.is_some_and(|facts| self.bypass.iter().any(|rule| rule.matches(facts))) {
+            return Step::Now(Outcome::Bypass(Bypass::Rule).unseen());
+        }
+        let found = self.jar.open(request.headers);
+        self.decide_with(&bulletin, found, kind, presence, fresh)
+    }
+
+    fn decide_with(
+        &self,
+        bulletin: &Bulletin,
+        found: Found,
+        kind: Kind,
+        presence: &mut Presence,
+        fresh: impl FnOnce() -> u128,
+    ) -> Step {
         let (settings, summary) = (&bulletin.settings, &bulletin.summary);
-        let claims = self.jar.open(request.headers).claims;
+        let Found { claims, invalid } = found;
         let now = self.clock.now();
         let future = claims.is_some_and(|claims| claims.last_check_in > now + FUTURE_MAX_MS);
-        let kind = kind::of(request, self.json);
         let way = match door::decide(settings, summary, claims.as_ref(), kind, now) {
             door::Door::Pass { .. } | door::Door::Wait(_) if future => door::Door::Ask,
             way => way,
         };
-        let outside = |stage| Step::Now(Outcome::Outside(Outside::new(stage, now)));
-        match way {
-            door::Door::Bypass => Step::Now(Outcome::Bypass),
+        let outside = |stage| Outcome::Outside(Outside::new(stage, now));
+        let outcome = match way {
+            door::Door::Ask => return self.ask(found, fresh),
+            door::Door::Bypass => Outcome::Bypass(Bypass::Seatless),
             door::Door::Pass { renew } => match claims {
-                Some(claims) => Step::Now(Outcome::Pass(self.pass(claims, renew))),
+                Some(claims) => Outcome::Pass(self.pass(claims, renew)),
                 // The core lets nobody pass without.
-                None => Step::Now(Outcome::Bypass),
+                None => Outcome::Bypass(Bypass::Seatless),
             },
-            door::Door::Ask => self.ask(claims, fresh),
             door::Door::Wait(place) => match &claims {
                 Some(before) => {
-                    let outside = self.polled(&bulletin, before, place, now, presence);
-                    Step::Now(Outcome::Outside(outside))
+                    Outcome::Outside(self.polled(bulletin, before, place, now, presence))
                 }
-                None => outside(waiting_stage(&bulletin)),
+                None => outside(waiting_stage(bulletin)),
             },
-            door::Door::WaitOutside => outside(waiting_stage(&bulletin)),
+            door::Door::WaitOutside => outside(waiting_stage(bulletin)),
             door::Door::Decoy => {
-                let mut decoy = Outside::new(waiting_stage(&bulletin), now);
+                let mut decoy = Outside::new(waiting_stage(bulletin), now);
                 decoy.decoy = true;
-                Step::Now(Outcome::Outside(decoy))
+                Outcome::Outside(decoy)
             }
             door::Door::Reject => outside(Stage::Rejected),
             door::Door::Full => outside(Stage::Full),
-        }
+        };
+        Step::Now(Told {
+            outcome,
+            invalid,
+            stranger: claims.is_none(),
+        })
     }
 
-    fn ask(&self, claims: Option<Claims>, fresh: impl FnOnce() -> u128) -> Step {
+    fn ask(&self, Found { claims, invalid }: Found, fresh: impl FnOnce() -> u128) -> Step {
         let visitor = match &claims {
             Some(claims) => claims.visitor,
             None => Visitor::from_u128(fresh()),
@@ -180,34 +243,39 @@ impl Door {
             Ok(pending) => Step::Ask(Asking {
                 visitor,
                 claims,
+                invalid,
                 pending,
             }),
-            Err(Unanswered) => Step::Now(self.unanswered(claims)),
+            Err(Unanswered) => Step::Now(Told {
+                outcome: self.unanswered(claims),
+                invalid,
+                stranger: claims.is_none(),
+            }),
         }
     }
 
     /// What the owner says of it, or what becomes of a request that it does not answer.
-    pub async fn finish(&self, asking: Asking, presence: &mut Presence) -> Outcome {
+    pub async fn finish(&self, asking: Asking) -> Told {
         let Asking {
             visitor,
             claims,
+            invalid,
             pending,
         } = asking;
         // A future that is dropped here leaves an answer that nobody reads: a seat without a holder
         // ends by itself.
-        match timeout(ANSWER_WITHIN, pending.answer()).await {
-            Ok(Ok(answer)) => self.told(visitor, claims, answer, presence),
+        let outcome = match timeout(ANSWER_WITHIN, pending.answer()).await {
+            Ok(Ok(answer)) => self.told(visitor, claims, answer),
             Ok(Err(Unanswered)) | Err(_) => self.unanswered(claims),
+        };
+        Told {
+            outcome,
+            invalid,
+            stranger: claims.is_none(),
         }
     }
 
-    fn told(
-        &self,
-        visitor: Visitor,
-        claims: Option<Claims>,
-        answer: Answer,
-        presence: &mut Presence,
-    ) -> Outcome {
+    fn told(&self, visitor: Visitor, claims: Option<Claims>, answer: Answer) -> Outcome {
         let now = self.clock.now();
         let bulletin = self.post.bulletin();
         match answer {
@@ -217,6 +285,8 @@ impl Door {
                 Outcome::Pass(Pass {
                     visitor,
                     admitted,
+                    copy_seen: seat.copy_seen,
+                    revoked: false,
                     claims: Some(sealed),
                     set_cookie: Some(self.seat_cookie(&sealed, &seat, now)),
                     renewal: None,
@@ -236,18 +306,110 @@ impl Door {
             }
             Answer::Reject => Outcome::Outside(Outside::new(Stage::Rejected, now)),
             Answer::Full => Outcome::Outside(Outside::new(Stage::Full, now)),
-            Answer::Suspended => Outcome::Bypass,
+            Answer::Suspended => Outcome::Bypass(Bypass::Suspended),
             // Its bearer is somebody new, who has no ticket yet: the next request asks for one.
             Answer::Ended | Answer::Copied => {
                 let mut outside = Outside::new(waiting_stage(&bulletin), now);
                 outside.set_cookie = Some(self.jar.clear());
                 Outcome::Outside(outside)
             }
-            Answer::Done { .. } => {
-                presence.note(self.room, &self.post, visitor);
-                Outcome::Outside(Outside::new(waiting_stage(&bulletin), now))
-            }
+            // No answer to this question.
+            Answer::Done { .. } => Outcome::Outside(Outside::new(waiting_stage(&bulletin), now)),
         }
+    }
+
+    /// What is true of the visitor who sends `request`, who asks for nothing else. A page says so
+    /// by `page`: it is told when it is called and enters by its next request, so that no seat's
+    /// time runs while it announces that. A program is let in by this very request.
+    ///
+    /// Without a good cookie nobody has a place; `newcomer` takes one then.
+    #[must_use]
+    pub fn state(
+        &self,
+        request: &Request<'_>,
+        page: bool,
+        newcomer: bool,
+        presence: &mut Presence,
+        fresh: impl FnOnce() -> u128,
+    ) -> Step {
+        let bulletin = self.post.bulletin();
+        let settings = &bulletin.settings;
+        if settings.suspended {
+            return Step::Now(Outcome::Bypass(Bypass::Suspended).unseen());
+        }
+        let found = self.jar.open(request.headers);
+        let now = self.clock.now();
+        let outside = match found.claims {
+            Some(claims) if page => self.called(&bulletin, &claims, now),
+            Some(_) => None,
+            None if newcomer => None,
+            None if settings.method == Method::Reject && !settings.queue_all => {
+                Some(Outside::new(Stage::Rejected, now))
+            }
+            None => Some(Outside::new(Stage::CookiesNeeded, now)),
+        };
+        match outside {
+            Some(outside) => Step::Now(Told {
+                outcome: Outcome::Outside(outside),
+                invalid: found.invalid,
+                stranger: found.claims.is_none(),
+            }),
+            None => self.decide_with(&bulletin, found, Kind::Navigation, presence, fresh),
+        }
+    }
+
+    /// Whose place a stream tells of, if `request` comes from somebody who waits.
+    #[must_use]
+    pub fn waiting(&self, request: &Request<'_>) -> Option<Claims> {
+        let claims = self.jar.open(request.headers).claims?;
+        let bulletin = self.post.bulletin();
+        let alive =
+            self.clock.now().saturating_sub(claims.last_check_in) < bulletin.settings.hold_ms;
+        let waits = claims.standing == Standing::Waiting && alive && !bulletin.settings.suspended;
+        waits.then_some(claims)
+    }
+
+    /// What is true of a visitor with these claims, whose stream is open. Nothing is asked of the
+    /// owner, since a stream can not give a cookie; `counts`: it was heard of now.
+    #[must_use]
+    pub fn stand(&self, claims: &mut Claims, counts: bool, presence: &mut Presence) -> Outside {
+        let bulletin = self.post.bulletin();
+        let (settings, summary) = (&bulletin.settings, &bulletin.summary);
+        let now = self.clock.now();
+        if let Some(called) = self.called(&bulletin, claims, now) {
+            return called;
+        }
+        let stage = match settings.method {
+            // Who is let in whenever it comes need not wait.
+            _ if settings.suspended => Stage::Called,
+            Method::Passthrough if !settings.queue_all => Stage::Called,
+            Method::Reject if !settings.queue_all => Stage::Rejected,
+            _ => waiting_stage(&bulletin),
+        };
+        let mut outside = Outside::new(stage, now);
+        outside.place = Some(summary.place(claims.ticket));
+        if counts {
+            presence.note(self.room, &self.post, claims.visitor);
+            self.foresee(&bulletin, claims, &mut outside);
+            claims.last_check_in = now;
+        } else {
+            outside.last_updated = claims.last_check_in;
+            outside.shown = claims.shown;
+        }
+        outside
+    }
+
+    /// A seat is reserved for a visitor with these claims.
+    fn called(&self, bulletin: &Bulletin, claims: &Claims, now: u64) -> Option<Outside> {
+        if claims.standing != Standing::Waiting || bulletin.settings.queue_all {
+            return None;
+        }
+        let claim_by = bulletin.summary.called_until(claims.visitor)?;
+        let mut outside = Outside::new(Stage::Called, now);
+        outside.claim_by = Some(claim_by).filter(|until| *until > now);
+        // Too late: only the room can tell.
+        outside.claim_by?;
+        Some(outside)
     }
 
     /// No owner answers: seats are good for as long as they were sealed for, and whoever waits keeps
@@ -258,7 +420,7 @@ impl Door {
             Some(claims) if claims.standing == Standing::Active && now < claims.lease_until => {
                 Outcome::Pass(self.pass(claims, false))
             }
-            _ if self.on_failure == OnStoreFailure::Open => Outcome::Bypass,
+            _ if self.on_failure == OnStoreFailure::Open => Outcome::Bypass(Bypass::Unanswered),
             _ => Outcome::Outside(Outside::new(Stage::Waiting, now)),
         }
     }
@@ -271,6 +433,8 @@ impl Door {
         Pass {
             visitor: claims.visitor,
             admitted: false,
+            copy_seen: false,
+            revoked: false,
             claims: Some(claims),
             set_cookie: None,
             renewal,
@@ -336,25 +500,33 @@ impl Door {
     /// The endpoint has answered: which `Set-Cookie` goes along. `command` is the value of its header
     /// `Cf-Waiting-Room-Command`, which never goes on to the visitor.
     #[must_use]
-    pub fn answered(&self, mut pass: Pass, command: Option<&[u8]>) -> Option<String> {
+    pub fn answered(&self, pass: &mut Pass, command: Option<&[u8]>) -> Option<String> {
         let revoked = command.is_some_and(|value| value.trim_ascii() == b"revoke");
         if revoked && self.revocable {
-            // An owner that does not hear of it lets time end the seat.
-            let _ = self.post.end(pass.visitor, End::Revoked);
+            pass.revoked = true;
             return Some(self.jar.clear());
         }
         if pass.set_cookie.is_some() {
-            return pass.set_cookie;
+            return pass.set_cookie.take();
         }
         match pass.renewal.as_mut()?.now()? {
             Ok(Answer::Forward(seat)) => {
                 let now = self.clock.now();
+                pass.copy_seen = seat.copy_seen;
                 let sealed = Claims::seated(pass.visitor, &seat, pass.claims.as_ref(), now);
                 Some(self.seat_cookie(&sealed, &seat, now))
             }
             // The seat is somebody else's by now.
             Ok(Answer::Ended | Answer::Copied) => Some(self.jar.clear()),
             Ok(_) | Err(Unanswered) => None,
+        }
+    }
+
+    /// The answer is out, or broke off: a seat that the endpoint has revoked ends now.
+    pub fn over(&self, pass: &Pass) {
+        if pass.revoked {
+            // An owner that does not hear of it lets time end the seat.
+            let _ = self.post.end(pass.visitor, End::Revoked);
         }
     }
 
@@ -415,7 +587,7 @@ impl Door {
                 .and_then(|ticket| summary.guaranteed_by(ticket, settings.method))
                 .map(wall),
             moved: bulletin.moved.map(wall),
-            claim_by: None,
+            claim_by: outside.claim_by.map(wall),
             reason: outside.reason,
             event: None,
             turnstile: "",
@@ -425,7 +597,9 @@ impl Door {
 }
 
 impl Outside {
-    fn new(stage: Stage, now: u64) -> Outside {
+    /// Somebody in this stage at `now`, ms.
+    #[must_use]
+    pub fn new(stage: Stage, now: u64) -> Outside {
         Outside {
             stage,
             place: None,
@@ -434,6 +608,18 @@ impl Outside {
             last_updated: now,
             shown: None,
             reason: None,
+            claim_by: None,
+        }
+    }
+}
+
+impl Outcome {
+    /// Of a request whose cookies nobody looked at.
+    fn unseen(self) -> Told {
+        Told {
+            outcome: self,
+            invalid: 0,
+            stranger: false,
         }
     }
 }
