@@ -564,6 +564,13 @@ impl Snapshot {
         self.topology.balancer_for(host)
     }
 
+    /// Whether whoever comes to `host` over plain HTTP is sent to HTTPS, whatever else is decided.
+    #[must_use]
+    pub fn redirects(&self, host: &str) -> bool {
+        let balancer = self.balancer_for(host);
+        balancer.is_some_and(|ix| self.topology.route(ix).https_only)
+    }
+
     /// The state of a load balancer. Source: load-balancing specification 6.6.
     ///
     /// # Panics

@@ -19,10 +19,12 @@ fn main() {
     let view = preview.view(now).expect("a query that waits");
     let facts = Facts {
         room: "699d98642c564d2e855e9661899b7252",
+        base: "",
         site: "shop.example.com",
         nonce: "MTIzNDU2Nzg5MDEyMzQ1Ng",
         repeatable: true,
         stream: false,
+        newcomer: false,
     };
     for language in [Language::EnUs, Language::ArEg] {
         figure("page", language, |out| {

@@ -26,10 +26,12 @@ fn main() -> std::io::Result<()> {
         for (name, view) in views() {
             let facts = Facts {
                 room: "699d98642c564d2e855e9661899b7252",
+                base: "",
                 site: "shop.example.com",
                 nonce: "MTIzNDU2Nzg5MDEyMzQ1Ng",
                 repeatable: true,
                 stream: false,
+                newcomer: false,
             };
             let file = |ending: &str| folder.join(format!("{}.{name}.{ending}", language.tag()));
             let mut out = Vec::new();

@@ -398,8 +398,8 @@ fn write_line(out: &mut Vec<u8>, clock: &mut Clock, snapshot: &Snapshot, record:
     millis(out, "upstream_ms", record.upstream);
     number(out, "attempts", u64::from(record.attempts));
     name(out, "session", Some(record.session.as_str()));
-    // No room holds a visitor yet: every request is in this state.
-    out.extend_from_slice(b",\"room\":\"none\"");
+    let room = record.room.map_or("none", |seen| seen.word.as_str());
+    name(out, "room", Some(room));
     name(out, "error", record.error);
     name(out, "tls", record.tls);
     name(out, "protocol", Some(record.protocol));

@@ -8,6 +8,7 @@ use usher_core::rules::{Edit, Transform, Values};
 
 use super::client::Answer;
 use super::pin_table::PinTable;
+use super::rooms::visit::Visit;
 use crate::http1::EncodeFault;
 
 /// Changes of header fields: each name once, with the value that it has in the end.
@@ -141,11 +142,7 @@ impl AnswerChanges<'_> {
         }
     }
 
-    /// The fields of `answer` that go on to the client, changed.
-    pub(crate) fn over<'a>(
-        &'a self,
-        answer: &Answer<'a>,
-    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    fn over<'a>(&'a self, answer: &Answer<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let set_cookie = self.set_cookie.iter();
         let set_cookie = set_cookie.map(|value| (&b"set-cookie"[..], value.as_bytes()));
         answer
@@ -155,11 +152,7 @@ impl AnswerChanges<'_> {
             .chain(set_cookie)
     }
 
-    /// The same to fields as HTTP/2 has them.
-    ///
-    /// # Errors
-    /// A name or value is not that of a field.
-    pub(crate) fn apply_to(&self, fields: &mut HeaderMap) -> Result<(), EncodeFault> {
+    fn apply_to(&self, fields: &mut HeaderMap) -> Result<(), EncodeFault> {
         let value = |text: &str| {
             let value = HeaderValue::from_bytes(text.as_bytes());
             value.map_err(|_| EncodeFault::FieldValue)
@@ -176,6 +169,38 @@ impl AnswerChanges<'_> {
             fields.append(http::header::SET_COOKIE, value(text)?);
         }
         Ok(())
+    }
+}
+
+/// All that is different in the head of an answer that goes on to the client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Changes<'a> {
+    /// What rules and pins change.
+    pub(crate) answer: &'a AnswerChanges<'a>,
+    /// What a waiting room does.
+    pub(crate) visit: Option<&'a Visit<'a>>,
+}
+
+impl<'a> Changes<'a> {
+    /// The fields of `answer` that go on to the client, changed.
+    pub(crate) fn over(self, answer: &Answer<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let visit = self.visit;
+        let hidden = move |name: &[u8]| visit.is_some_and(|visit| visit.hides(name));
+        let fields = self.answer.over(answer);
+        let added = visit.into_iter().flat_map(Visit::added);
+        fields.filter(move |(name, _)| !hidden(name)).chain(added)
+    }
+
+    /// The same to fields as HTTP/2 has them.
+    ///
+    /// # Errors
+    /// A name or value is not that of a field.
+    pub(crate) fn apply_to(self, fields: &mut HeaderMap) -> Result<(), EncodeFault> {
+        self.answer.apply_to(fields)?;
+        match self.visit {
+            Some(visit) => visit.apply_to(fields),
+            None => Ok(()),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::body::Next;
 use super::buffer::{Buffer, BufferPool};
-use super::changes::AnswerChanges;
+use super::changes::Changes;
 use super::splice::Source;
 use super::tunnel;
 use crate::http1::{self, BodyLength, EncodeFault, Fields, Method, ResponseHead};
@@ -120,11 +120,7 @@ pub(crate) trait Client {
     fn interim(&mut self, answer: &Answer<'_>) -> Result<(), EncodeFault>;
 
     /// Queues the head of the answer, changed.
-    fn respond(
-        &mut self,
-        answer: &Answer<'_>,
-        changes: &AnswerChanges<'_>,
-    ) -> Result<(), EncodeFault>;
+    fn respond(&mut self, answer: &Answer<'_>, changes: Changes<'_>) -> Result<(), EncodeFault>;
 
     /// Queues a whole answer of our own. `closes`: it is the last one on this connection.
     fn answer<'f>(

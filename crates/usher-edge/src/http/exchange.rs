@@ -14,6 +14,7 @@
 
 mod attempt;
 mod beside;
+mod room;
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -41,6 +42,8 @@ use super::plane::View;
 use super::pump::{Answering, Ended, Pump, Sending};
 use super::record::{CUT, Record, path_of};
 use super::refusal::Failure;
+use super::rooms::RoomSeen;
+use super::rooms::visit::Visit;
 use super::settings::Settings;
 use super::tunnel;
 use super::upstream::Upstream;
@@ -139,6 +142,7 @@ pub(crate) async fn run<C: Client, F: RequestFields>(
         visitor,
         request_id,
         beside: None,
+        visit: None,
         retry: None,
         report: Report::default(),
     };
@@ -192,6 +196,7 @@ struct Report {
     attempt: Option<Attempt>,
     attempts: u8,
     upstream: Option<Duration>,
+    room: Option<RoomSeen>,
     tunnel: tunnel::Passed,
 }
 
@@ -213,6 +218,8 @@ struct Exchange<'a, C: Client, F: RequestFields> {
     request_id: RequestId,
     /// Boxed, as most requests have nothing there and it would set the size of every connection.
     beside: Option<Box<Beside<'a>>>,
+    /// Likewise: what a waiting room has to do with the answer.
+    visit: Option<Box<Visit<'a>>>,
     /// Taken from the budget until the second attempt is answered: how long a body, or a WebSocket,
     /// then lasts is no matter of trying again.
     retry: Option<Retry>,
@@ -231,6 +238,9 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 return self.refuse(Failure::MISDIRECTED).await;
             }
         }
+        if let Some(end) = self.rooms().await {
+            return end;
+        }
         let view = self.view;
         match self.ask() {
             Next::Forward(balancer, attempts) => self.forward(bench, balancer, attempts).await,
@@ -247,18 +257,8 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     /// would set the size of every connection.
     fn ask(&mut self) -> Next {
         let (asked, view) = (self.asked, self.view);
-        let request = Request {
-            host: asked.host,
-            method: asked.method_name,
-            uri: asked.uri,
-            scheme: self.visitor.scheme,
-            client: self.visitor.address,
-            version: asked.protocol,
-            headers: &Lines(asked.fields),
-            location: view.location(self.visitor.address),
-            time: now(),
-            draw: self.worker.draw(),
-        };
+        let lines = Lines(asked.fields);
+        let request = self.as_decided(&lines);
         let (keys, table) = (view.keys.as_deref(), self.worker.plane().pins());
         let pins = Carried::new(asked.fields, keys, table);
         let now = self.worker.now();
@@ -274,6 +274,23 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
         };
         self.report.balancer = balancer;
         next
+    }
+
+    /// The request as decisions see it.
+    fn as_decided<'r>(&'r self, headers: &'r Lines<'r, F>) -> Request<'r> {
+        let asked = self.asked;
+        Request {
+            host: asked.host,
+            method: asked.method_name,
+            uri: asked.uri,
+            scheme: self.visitor.scheme,
+            client: self.visitor.address,
+            version: asked.protocol,
+            headers,
+            location: self.view.location(self.visitor.address),
+            time: now(),
+            draw: self.worker.draw(),
+        }
     }
 
     /// First attempt, and the one retry after a failure to connect.
@@ -450,6 +467,7 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             since,
             answered: None,
             changes: (self.beside.as_ref()).map_or(&UNCHANGED, |beside| &beside.answer),
+            visit: self.visit.as_deref_mut(),
         };
         let (report, retry) = (&mut self.report, &mut self.retry);
         let ended = poll_fn(|cx| {
@@ -536,8 +554,12 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
             .all()
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"accept"));
         let page = failure.page(accept.map(|(_, value)| value), &self.request_id);
+        // Whoever was let in keeps the seat, whatever became of the request.
+        let cookie = self.visit.as_mut().and_then(|visit| visit.refused());
+        let cookie = cookie.as_deref().map(|value| ("set-cookie", value));
+        let fields = page.fields().chain(cookie);
         self.client
-            .answer(page.status(), page.fields(), &page.body, closes)
+            .answer(page.status(), fields, &page.body, closes)
     }
 
     async fn redirect(&mut self) -> End {
@@ -555,11 +577,17 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
     /// Answers as the configuration says.
     async fn respond(&mut self, with: &FixedResponse) -> End {
         self.report.status = with.status;
+        let cookie = self.visit.as_mut().and_then(|visit| visit.refused());
         let date = httpdate::fmt_http_date(SystemTime::now());
         let fields = [
             ("content-type", with.content_type.as_deref()),
             ("location", with.location.as_deref()),
             ("date", Some(&*date)),
+            (
+                "cache-control",
+                cookie.as_ref().map(|_| "private, no-store"),
+            ),
+            ("set-cookie", cookie.as_deref()),
         ];
         let fields = fields
             .into_iter()
@@ -607,6 +635,10 @@ impl<C: Client, F: RequestFields> Exchange<'_, C, F> {
                 upstream: self.report.upstream,
                 attempts: self.report.attempts,
                 session: self.session(),
+                room: self.report.room.map(|seen| RoomSeen {
+                    copy: self.visit.as_ref().is_some_and(|visit| visit.copy_seen()),
+                    ..seen
+                }),
                 error: self.report.error,
                 tls: self.conn.tls_version(),
                 protocol: asked.protocol,
@@ -624,6 +656,9 @@ impl<C: Client, F: RequestFields> Drop for Exchange<'_, C, F> {
         }
         if !self.report.ended {
             self.report.error = Some(CUT);
+        }
+        if let Some(visit) = &self.visit {
+            visit.over();
         }
         self.count_cookie();
         self.record();

@@ -22,7 +22,7 @@ use usher_core::decision::PinOutcome;
 
 use super::body::{Incoming, Next, Outgoing, ReadFault, WriteFault};
 use super::buffer::{Buffer, BufferPool};
-use super::changes::AnswerChanges;
+use super::changes::Changes;
 use super::client::{Answer, Asked, Client, ClientFault, RequestFields, forwarded};
 use super::connection::ConnInfo;
 use super::deadline::Deadline;
@@ -359,6 +359,7 @@ impl Session {
                 upstream: None,
                 attempts: 0,
                 session: PinOutcome::None,
+                room: None,
                 error: Some(failure.as_str()),
                 tls: self.conn.tls_version(),
                 protocol: "HTTP/1.1",
@@ -595,11 +596,7 @@ impl Client for H1<'_> {
         Ok(())
     }
 
-    fn respond(
-        &mut self,
-        answer: &Answer<'_>,
-        changes: &AnswerChanges<'_>,
-    ) -> Result<(), EncodeFault> {
+    fn respond(&mut self, answer: &Answer<'_>, changes: Changes<'_>) -> Result<(), EncodeFault> {
         let head = answer.head;
         self.settle();
         let length = match head.body {

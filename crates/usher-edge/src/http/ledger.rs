@@ -26,6 +26,7 @@ use super::access_log::Dropped;
 use super::book::{Book, Count};
 use super::census::Census;
 use super::record::Record;
+use super::rooms::{RoomSeen, RoomWord, Rooms};
 
 /// Upper bounds of the classes of `usher_http_request_seconds`.
 const BOUNDS: [f64; 15] = [
@@ -154,6 +155,31 @@ struct Plain {
     refused: u64,
     handshakes_failed: u64,
     cookies: Cookies,
+    rooms: ByIndex<Id, RoomCounts>,
+}
+
+/// What rooms made of requests.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct RoomCounts {
+    /// By the place of [`RoomWord::ALL`].
+    words: [u64; RoomWord::ALL.len()],
+    cookies_invalid: u64,
+    copies_seen: u64,
+}
+
+impl RoomCounts {
+    fn add(&mut self, seen: RoomSeen) {
+        self.words[seen.word as usize] += 1;
+        self.cookies_invalid += u64::from(seen.invalid);
+        self.copies_seen += u64::from(seen.copy);
+    }
+
+    fn merge(&mut self, other: &RoomCounts) {
+        let words = self.words.iter_mut().zip(other.words);
+        words.for_each(|(all, more)| *all += more);
+        self.cookies_invalid += other.cookies_invalid;
+        self.copies_seen += other.copies_seen;
+    }
 }
 
 /// Pins in cookies that were given away, less those that were replaced: by endpoint and the minute
@@ -171,6 +197,9 @@ impl Plain {
         for (end, count) in self.cookies.drain() {
             *other.cookies.entry(end).or_default() += count;
         }
+        for (room, counts) in self.rooms.drain() {
+            other.rooms.entry(room).or_default().merge(&counts);
+        }
         for (reason, count) in std::mem::take(&mut self.errors) {
             *other.errors.entry(reason).or_default() += count;
         }
@@ -182,6 +211,7 @@ impl Plain {
             refused,
             handshakes_failed,
             cookies: _,
+            rooms: _,
         } = std::mem::take(self);
         other.bytes_in += bytes_in;
         other.bytes_out += bytes_out;
@@ -223,6 +253,9 @@ impl Tally {
         }
         self.plain.bytes_in += record.bytes_in;
         self.plain.bytes_out += record.bytes_out;
+        if let Some(seen) = record.room {
+            self.plain.rooms.entry(seen.room).or_default().add(seen);
+        }
         if let Some(reason) = record.error {
             *self.plain.errors.entry(reason).or_default() += 1;
         }
@@ -432,6 +465,8 @@ pub struct Ledger {
     pages: Box<[Mutex<Page>]>,
     totals: Mutex<Totals>,
     in_flight: Count,
+    /// Streams of waiting visitors.
+    streams: Count,
     census: Arc<Census>,
     pub(crate) log_dropped: Dropped,
     panics: AtomicU64,
@@ -451,6 +486,7 @@ impl Ledger {
             pages: (0..workers).map(|_| Mutex::default()).collect(),
             totals: Mutex::default(),
             in_flight: Count::new(workers),
+            streams: Count::new(workers),
             census: Census::new(workers),
             log_dropped: Dropped::default(),
             panics: AtomicU64::new(0),
@@ -479,6 +515,10 @@ impl Ledger {
         &self.in_flight
     }
 
+    pub(crate) fn streams_count(&self) -> &Count {
+        &self.streams
+    }
+
     pub(crate) fn census(&self) -> &Arc<Census> {
         &self.census
     }
@@ -499,6 +539,12 @@ impl Ledger {
         let mut totals = self.read_pages();
         totals.prune(book.catalog());
         totals.begin(book.catalog());
+    }
+
+    /// Forgets what was counted of rooms that are not among `rooms`.
+    pub(crate) fn settle_rooms(&self, rooms: &Rooms) {
+        let mut totals = self.read_pages();
+        (totals.plain.rooms).retain(|room, _| rooms.by_id(*room).is_some());
     }
 
     /// How many pins in cookies are not over, by endpoint.
@@ -631,7 +677,13 @@ impl Collector for FrontMetrics {
                 .encode_family(&[("reason", *reason)])?
                 .encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
+        self.encode_rooms(&totals.plain.rooms, &mut encoder)?;
         let gauges = [
+            (
+                "usher_room_streams",
+                "Streams of waiting visitors",
+                i64::from(ledger.streams.sum()),
+            ),
             (
                 "usher_http_in_flight",
                 "Requests under way",
@@ -693,6 +745,58 @@ impl Collector for FrontMetrics {
         for (name, text, value) in counters {
             let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
             metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl FrontMetrics {
+    /// Every room is there from the start, as with load balancers. Rooms of one name, in zones of
+    /// different names, are told together.
+    fn encode_rooms(
+        &self,
+        counted: &ByIndex<Id, RoomCounts>,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        let rooms = self.0.rooms();
+        let mut named: BTreeMap<&str, RoomCounts> = BTreeMap::new();
+        for room in rooms.iter() {
+            let counts = counted.get(&room.door.room).copied().unwrap_or_default();
+            named.entry(&room.name).or_default().merge(&counts);
+        }
+        let mut metric = encoder.encode_descriptor(
+            "usher_room_requests",
+            "Requests that a waiting room was asked about, by what it made of them",
+            None,
+            MetricType::Counter,
+        )?;
+        for (name, counts) in &named {
+            for (word, count) in RoomWord::ALL.iter().zip(&counts.words) {
+                metric
+                    .encode_family(&[("room", *name), ("outcome", word.as_str())])?
+                    .encode_counter::<NoLabelSet, _, u64>(count, None)?;
+            }
+        }
+        type Read = fn(&RoomCounts) -> &u64;
+        let by_room: [(&str, &str, Read); 2] = [
+            (
+                "usher_room_cookies_invalid",
+                "Cookies of waiting rooms that were forged, damaged, or of another room or key",
+                |counts| &counts.cookies_invalid,
+            ),
+            (
+                "usher_room_copies_seen",
+                "Seats that were renewed by an old copy of their cookie",
+                |counts| &counts.copies_seen,
+            ),
+        ];
+        for (name, text, read) in by_room {
+            let mut metric = encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
+            for (name, counts) in &named {
+                metric
+                    .encode_family(&[("room", *name)])?
+                    .encode_counter::<NoLabelSet, _, u64>(read(counts), None)?;
+            }
         }
         Ok(())
     }

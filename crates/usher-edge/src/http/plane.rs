@@ -164,6 +164,7 @@ impl Plane {
     /// time.
     pub fn open_rooms(&self, mut rooms: Rooms) {
         rooms.follow(&self.rooms.load());
+        self.ledger.settle_rooms(&rooms);
         self.rooms.store(Arc::new(rooms));
         self.changed();
     }

@@ -12,10 +12,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::body::Next;
-use super::changes::AnswerChanges;
+use super::changes::{AnswerChanges, Changes};
 use super::client::{Client, ClientFault};
 use super::deadline::Deadline;
 use super::refusal::Failure;
+use super::rooms::visit::Visit;
 use super::settings::Timeouts;
 use super::splice::{Broken, Pipe, Pipes, Step};
 use super::upstream::{Deaf, Unanswered, Upstream};
@@ -95,7 +96,7 @@ pub(crate) enum Answering {
 }
 
 /// Moves the bytes of one exchange, as far as either side is ready, each time it is polled.
-pub(crate) struct Pump<'a, C, U> {
+pub(crate) struct Pump<'a, 'v, C, U> {
     pub(crate) client: &'a mut C,
     pub(crate) upstream: &'a mut U,
     pub(crate) pipes: &'a Pipes,
@@ -120,9 +121,11 @@ pub(crate) struct Pump<'a, C, U> {
     pub(crate) answered: Option<(Instant, u16)>,
     /// What is different in the head of the answer that the client gets.
     pub(crate) changes: &'a AnswerChanges<'a>,
+    /// A waiting room has a word in it too.
+    pub(crate) visit: Option<&'a mut Visit<'v>>,
 }
 
-impl<C: Client, U: Upstream> Pump<'_, C, U> {
+impl<C: Client, U: Upstream> Pump<'_, '_, C, U> {
     /// Ready when the exchange of bytes is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         self.waits_for_client = false;
@@ -330,10 +333,16 @@ impl<C: Client, U: Upstream> Pump<'_, C, U> {
         }
         let answer = self.upstream.answer();
         let status = answer.head.status;
-        let changes = self.changes;
         if answer.head.kind != ResponseKind::Interim {
-            changes.take_effect();
+            self.changes.take_effect();
+            if let Some(visit) = &mut self.visit {
+                visit.answered(&answer);
+            }
         }
+        let changes = Changes {
+            answer: self.changes,
+            visit: self.visit.as_deref(),
+        };
         let (queued, next) = match answer.head.kind {
             ResponseKind::Interim => (self.client.interim(&answer), Answering::Interim),
             ResponseKind::Switching => {

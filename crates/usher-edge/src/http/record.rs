@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use usher_core::catalog::{BalancerIx, EndpointIx, PoolIx};
 use usher_core::decision::PinOutcome;
 
+use super::rooms::RoomSeen;
+
 /// One finished exchange. Borrowed from the exchange; nothing of it is kept.
 #[derive(Debug, Clone)]
 pub struct Record<'a> {
@@ -42,6 +44,8 @@ pub struct Record<'a> {
     pub attempts: u8,
     /// What became of the visitor's pin.
     pub session: PinOutcome,
+    /// What a waiting room made of it.
+    pub room: Option<RoomSeen>,
     /// The reason word, if something went wrong.
     pub error: Option<&'static str>,
     /// `TLSv1.3`, `TLSv1.2`; `None` in the clear.

@@ -3,7 +3,7 @@
 //! Everything here belongs to one thread, hence `Rc` and `Cell`: a request takes no lock, wakes no
 //! other core, and writes to no cache line that another core writes to.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,6 +19,10 @@ use super::plane::{Plane, View};
 use super::record::Record;
 use super::splice::Pipes;
 use super::upstream;
+use usher_rooms::door::Presence;
+
+/// Streams of waiting visitors that one worker keeps open. Whoever comes then has to ask.
+const STREAMS_MAX: usize = 4096;
 
 /// What the connections of one core share.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub struct Worker {
     chance: Cell<u64>,
     tally: RefCell<Tally>,
     batch: RefCell<Batch>,
+    presence: RefCell<Presence>,
+    streams: Cell<usize>,
 }
 
 impl Worker {
@@ -53,6 +59,8 @@ impl Worker {
             chance: Cell::new(seed),
             tally: RefCell::default(),
             batch: RefCell::default(),
+            presence: RefCell::default(),
+            streams: Cell::new(0),
         })
     }
 
@@ -182,16 +190,32 @@ impl Worker {
         self.tally.borrow_mut().error(reason);
     }
 
-    pub(crate) fn tally(&self) -> std::cell::RefMut<'_, Tally> {
+    pub(crate) fn tally(&self) -> RefMut<'_, Tally> {
         self.tally.borrow_mut()
+    }
+
+    /// Waiting visitors that this worker has seen.
+    pub(crate) fn presence(&self) -> RefMut<'_, Presence> {
+        self.presence.borrow_mut()
+    }
+
+    /// Counts a stream as open until the guard is dropped; `None` when there are enough.
+    pub(crate) fn open_stream(self: &Rc<Self>) -> Option<OpenStream> {
+        let open = self.streams.get();
+        (open < STREAMS_MAX).then(|| {
+            self.streams.set(open + 1);
+            self.plane.ledger().streams_count().add(self.index);
+            OpenStream(Rc::clone(self))
+        })
     }
 
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// Hands over what was counted and logged. Called a few times a second, and at the end.
+    /// Hands over what was counted, logged and seen. Called a few times a second, and at the end.
     pub(crate) fn hand_over(&self) {
+        self.presence.borrow_mut().flush();
         let ledger = self.plane.ledger();
         ledger.collect(self.index, &mut self.tally.borrow_mut());
         let view = self.view();
@@ -208,6 +232,17 @@ pub struct InFlight(Rc<Worker>);
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.plane.ledger().in_flight_count().remove(self.0.index);
+    }
+}
+
+/// A stream of a waiting visitor's state. Made by [`Worker::open_stream`].
+#[derive(Debug)]
+pub(crate) struct OpenStream(Rc<Worker>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.streams.update(|open| open - 1);
+        self.0.plane.ledger().streams_count().remove(self.0.index);
     }
 }
 

@@ -530,6 +530,12 @@ impl Door {
         }
     }
 
+    /// How often a waiting visitor asks, ms.
+    #[must_use]
+    pub fn refresh_ms(&self) -> u64 {
+        self.post.bulletin().settings.refresh_ms
+    }
+
     /// A visitor gives up what it has. The `Set-Cookie` that says so, if it had anything.
     #[must_use]
     pub fn leave(&self, request: &Request<'_>) -> Option<String> {

@@ -25,6 +25,9 @@ use crate::words::{Language, Text};
 pub struct Facts<'a> {
     /// Id of the room, of which the page asks the state.
     pub room: &'a str,
+    /// What stands before `/cdn-cgi/waitingroom/` where the page asks: the path below which the
+    /// visitor's browser sends the cookie, without a slash at its end.
+    pub base: &'a str,
     /// The site, as a person knows it: its host. Empty for none.
     pub site: &'a str,
     /// Random for each page, at least 16 characters of base64url; the policy names it.
@@ -34,6 +37,8 @@ pub struct Facts<'a> {
     pub repeatable: bool,
     /// True when the page may keep a stream open, to be called at once.
     pub stream: bool,
+    /// True when the visitor has no place yet: the page then asks for one.
+    pub newcomer: bool,
 }
 
 /// `Content-Security-Policy` of the built-in page with this nonce.
@@ -94,6 +99,7 @@ slots! {
     Nonce "nonce",
     NoScript "noscript",
     Room "room",
+    Base "base",
     Refresh "refresh",
     Stage "stage",
     Options "options",
@@ -143,6 +149,7 @@ impl Slot {
                 out.extend_from_slice(b"\"></noscript>");
             }
             Slot::Room => escape(facts.room, out),
+            Slot::Base => escape(facts.base, out),
             Slot::Refresh => number(view.refresh_secs, out),
             Slot::Stage => out.extend_from_slice(view.stage.word().as_bytes()),
             Slot::Options => {
@@ -151,6 +158,9 @@ impl Slot {
                 }
                 if facts.stream {
                     out.extend_from_slice(b" data-stream");
+                }
+                if facts.newcomer {
+                    out.extend_from_slice(b" data-new");
                 }
             }
             Slot::Site => escape(facts.site, out),

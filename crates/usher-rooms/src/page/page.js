@@ -2,12 +2,14 @@
 // from the server. Works in the built-in page and in any other that carries the same ids.
 (() => {
 const main = document.querySelector("[data-room]");
-const { room, language, once, stream } = main.dataset;
+const { room, language, path, once, stream } = main.dataset;
 const query = "?room=" + encodeURIComponent(room) + "&language=" + language;
-const path = "/cdn-cgi/waitingroom/";
 const get = (id) => document.getElementById(id) || document.createElement("i");
 let refresh = +main.dataset.refresh;
 let paused = false, ended = false, source = null, timer, said = "", last;
+// Who asks without a cookie is given a place only when that is no sign of cookies being off: the
+// page came without a place, or a cookie has come back before and has run out.
+let fresh = main.dataset.new !== undefined, kept = false;
 const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 const row = (id, text) => {
   const element = get(id);
@@ -85,11 +87,16 @@ const plan = () => {
 };
 const ask = async () => {
   try {
-    const reply = await fetch(path + "status" + query, { cache: "no-store", headers: { accept: "application/json" } });
+    const anew = fresh || kept ? "&new" : "";
+    const reply = await fetch(path + "status" + query + anew, { cache: "no-store", headers: { accept: "application/json" } });
     // No room any more: nothing stands in front of the site.
     if (reply.status === 404) return enter();
-    if (reply.status < 500) take(await reply.json());
-    else throw 0;
+    if (reply.status >= 500) throw 0;
+    const answer = await reply.json();
+    const state = answer.usher.state;
+    kept = kept || !(anew || state === "cookies_needed");
+    fresh = fresh && state === "full";
+    take(answer);
   } catch {
     if (!paused && !ended) trouble(get("trouble").dataset.offline);
   }

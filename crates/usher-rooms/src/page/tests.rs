@@ -5,10 +5,12 @@ use crate::view::{Method, Reason, Stage};
 
 const FACTS: Facts<'_> = Facts {
     room: "699d98642c564d2e855e9661899b7252",
+    base: "",
     site: "shop.example.com",
     nonce: "MTIzNDU2Nzg5MDEyMzQ1Ng",
     repeatable: true,
     stream: false,
+    newcomer: false,
 };
 
 fn page(view: &View<'_>, language: Language, facts: &Facts<'_>) -> String {
@@ -104,6 +106,7 @@ fn moments_say_whose_clock_they_are_of() {
 fn hostile_names_stay_text() {
     let facts = Facts {
         room: "\"><script>",
+        base: "",
         site: "<b>'&",
         ..FACTS
     };

@@ -20,7 +20,7 @@ use super::flow;
 use super::request::{Head, Malformed};
 use crate::http::body::Next;
 use crate::http::buffer::{Buffer, BufferPool};
-use crate::http::changes::AnswerChanges;
+use crate::http::changes::Changes;
 use crate::http::client::{Answer, Asked, Client, ClientFault};
 use crate::http::connection::ConnInfo;
 use crate::http::deadline::Deadline;
@@ -184,6 +184,7 @@ async fn refuse(
             upstream: None,
             attempts: 0,
             session: PinOutcome::None,
+            room: None,
             error: Some(failure.as_str()),
             tls: conn.tls_version(),
             protocol: "HTTP/2",
@@ -286,11 +287,7 @@ impl Client for H2 {
         Ok(())
     }
 
-    fn respond(
-        &mut self,
-        answer: &Answer<'_>,
-        changes: &AnswerChanges<'_>,
-    ) -> Result<(), EncodeFault> {
+    fn respond(&mut self, answer: &Answer<'_>, changes: Changes<'_>) -> Result<(), EncodeFault> {
         let head = answer.head;
         let mut fields = flow::forwarded(answer)?;
         changes.apply_to(&mut fields)?;

@@ -6,6 +6,11 @@
 //!
 //! What is decided, and by whom, is [`usher_rooms::door`]'s matter. Here it is put into HTTP.
 
+pub(crate) mod answer;
+pub(crate) mod path;
+mod seen;
+pub(crate) mod visit;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +19,8 @@ use usher_rooms::door::Door;
 use usher_rooms::route::{PrefixMatch, Routes};
 use usher_rooms::template::Template;
 use usher_rooms::words::Language;
+
+pub use seen::{RoomSeen, RoomWord};
 
 /// A waiting room, as the front serves it.
 #[derive(Debug)]
