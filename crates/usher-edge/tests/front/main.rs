@@ -12,6 +12,7 @@ mod limits;
 mod origins;
 mod pins;
 mod reload;
+mod rooms;
 mod rules;
 mod seen;
 mod tls;

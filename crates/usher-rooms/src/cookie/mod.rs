@@ -19,6 +19,9 @@ use usher_core::request::Headers;
 
 /// The cookie's name; with a suffix, an underscore and the suffix follow.
 pub const NAME: &str = "__cfwaitingroom";
+/// Header of programs that keep no cookies: the same sealed value, both ways. Who sends it, even
+/// empty, is answered with it.
+pub const TOKEN: &str = "usher-waiting-room-token";
 /// Most characters of a sealed value that is looked at.
 pub const TEXT_LEN_MAX: usize = 200;
 /// Cookies of this name that are looked at in one request.
@@ -142,10 +145,14 @@ impl Jar {
         let mut found = Found::default();
         let mut left = VALUES_MAX;
         headers.visit(&mut |name, line| {
-            if !name.eq_ignore_ascii_case(b"cookie") {
+            if name.eq_ignore_ascii_case(b"cookie") {
+                self.open_line(line, &mut left, &mut found);
+            } else if name.eq_ignore_ascii_case(TOKEN.as_bytes()) && !line.is_empty() {
+                left -= 1;
+                self.look_at(line, &mut found);
+            } else {
                 return ControlFlow::Continue(());
             }
-            self.open_line(line, &mut left, &mut found);
             if found.claims.is_some() || left == 0 {
                 ControlFlow::Break(())
             } else {
@@ -168,12 +175,16 @@ impl Jar {
                 return;
             }
             *left -= 1;
-            found.claims = self.open_value(value);
+            self.look_at(value, found);
             if found.claims.is_some() {
                 return;
             }
-            found.invalid += 1;
         }
+    }
+
+    fn look_at(&self, value: &[u8], found: &mut Found) {
+        found.claims = self.open_value(value);
+        found.invalid += u8::from(found.claims.is_none());
     }
 
     /// What a sealed value says, if it was sealed for this room.
@@ -220,6 +231,13 @@ impl Jar {
             .and_then(|value| value.strip_suffix(b"\""));
         Some(unquoted.unwrap_or(value))
     }
+}
+
+/// The sealed value in a `Set-Cookie` of a jar's, as [`TOKEN`] carries it.
+#[must_use]
+pub fn token_in(set_cookie: &str) -> &str {
+    let pair = set_cookie.split(';').next().unwrap_or_default();
+    pair.split_once('=').map_or("", |(_, value)| value)
 }
 
 /// Room and name in one.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use usher_core::request::{Request, Scheme};
 use usher_core::rules::facts::{Facts, Front, Http};
+use usher_rooms::cookie::{TOKEN, token_in};
 use usher_rooms::door::{Bypass, Kind, Look, Outcome, Outside, Step, Told};
 use usher_rooms::json;
 use usher_rooms::view::Stage;
@@ -69,8 +70,11 @@ impl<'a, C: Client, F: RequestFields> Exchange<'a, C, F> {
         };
         self.report.room = RoomSeen::of(room.door.room, &told);
         match told.outcome {
-            Outcome::Bypass(_) => self.visit = Some(Box::new(Visit::new(room, None))),
-            Outcome::Pass(pass) => self.visit = Some(Box::new(Visit::new(room, Some(pass)))),
+            Outcome::Bypass(_) => self.visit = Some(Box::new(Visit::new(room, None, false))),
+            Outcome::Pass(pass) => {
+                let visit = Visit::new(room, Some(pass), self.takes_token());
+                self.visit = Some(Box::new(visit));
+            }
             Outcome::Outside(outside) => {
                 let answered = self.keep_out(room, look, outside, told.stranger);
                 return Some(Box::pin(answered).await);
@@ -119,7 +123,8 @@ impl<'a, C: Client, F: RequestFields> Exchange<'a, C, F> {
             accept_language: self.text("accept-language"),
             request_id: &request_id,
         };
-        let reply = Reply::waiting(room, &outside, asker);
+        let mut reply = Reply::waiting(room, &outside, asker);
+        self.give_token(&mut reply, &outside);
         self.reply(&reply).await
     }
 
@@ -130,6 +135,18 @@ impl<'a, C: Client, F: RequestFields> Exchange<'a, C, F> {
         let rest = memchr::memmem::find(referer, b"://").map(|at| &referer[at + 3..]);
         let path = rest.and_then(|rest| rest.strip_prefix(asked.authority));
         path == Some(asked.uri.as_bytes())
+    }
+
+    /// Whether a program asks, which keeps no cookies.
+    fn takes_token(&self) -> bool {
+        let mut fields = self.asked.fields.all();
+        fields.any(|(name, _)| name.eq_ignore_ascii_case(TOKEN.as_bytes()))
+    }
+
+    fn give_token<'r>(&self, reply: &mut Reply<'r>, outside: &'r Outside) {
+        if let Some(set_cookie) = outside.set_cookie.as_deref().filter(|_| self.takes_token()) {
+            reply.add(TOKEN, token_in(set_cookie));
+        }
     }
 
     /// The first value of this field, as far as it is text.
@@ -212,7 +229,8 @@ impl<'a, C: Client, F: RequestFields> Exchange<'a, C, F> {
         self.report.room = RoomSeen::of(room.door.room, &told);
         let outside = stand(room, told);
         let request_id = self.request_id;
-        let reply = Reply::state(room, &outside, own.page, &request_id);
+        let mut reply = Reply::state(room, &outside, own.page, &request_id);
+        self.give_token(&mut reply, &outside);
         self.reply(&reply).await
     }
 

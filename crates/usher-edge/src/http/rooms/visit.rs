@@ -2,6 +2,7 @@
 //! word to the room does not, and no shared cache keeps somebody's cookie.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use usher_rooms::cookie::{TOKEN, token_in};
 use usher_rooms::door::Pass;
 
 use super::Room;
@@ -24,6 +25,8 @@ pub(crate) struct Visit<'a> {
     room: &'a Room,
     /// The seat that it passed by; `None` where the room had no part in it.
     pass: Option<Pass>,
+    /// It is a program's, which takes no cookies.
+    by_token: bool,
     /// What is given to the visitor, and what shared caches are told then.
     given: Option<Given>,
 }
@@ -35,10 +38,11 @@ struct Given {
 }
 
 impl<'a> Visit<'a> {
-    pub(crate) fn new(room: &'a Room, pass: Option<Pass>) -> Visit<'a> {
+    pub(crate) fn new(room: &'a Room, pass: Option<Pass>, by_token: bool) -> Visit<'a> {
         Visit {
             room,
             pass,
+            by_token,
             given: None,
         }
     }
@@ -86,10 +90,14 @@ impl<'a> Visit<'a> {
     /// Fields that go along.
     pub(crate) fn added(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.given.iter().flat_map(|given| {
-            [
-                (&b"cache-control"[..], given.cache_control.as_bytes()),
-                (&b"set-cookie"[..], given.set_cookie.as_bytes()),
-            ]
+            let set_cookie = given.set_cookie.as_str();
+            let token = self.by_token.then(|| (TOKEN, token_in(set_cookie)));
+            let always = [
+                ("cache-control", given.cache_control.as_str()),
+                ("set-cookie", set_cookie),
+            ];
+            let all = always.into_iter().chain(token);
+            all.map(|(name, value)| (name.as_bytes(), value.as_bytes()))
         })
     }
 
