@@ -19,11 +19,13 @@ mod laws;
 mod walk;
 
 mod egress;
+mod room_cookie;
 mod rules;
 mod second;
 mod template;
 
 pub use egress::egress;
+pub use room_cookie::room_cookie;
 pub use rules::rules;
 pub use second::{requests_as_hyper, responses_as_hyper};
 pub use template::template;
