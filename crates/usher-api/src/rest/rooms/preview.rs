@@ -203,10 +203,12 @@ pub(crate) fn show(app: &App, id: &str, query: &str) -> Response {
     let Some(page) = &draft.page else {
         let facts = page::Facts {
             room: "",
+            base: "",
             site: "",
             nonce: &nonce,
             repeatable: true,
             stream: false,
+            newcomer: false,
         };
         page::write(&view, language, &facts, &mut html);
         return sandboxed(html, BUILT_IN_POLICY);
