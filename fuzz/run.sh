@@ -25,11 +25,12 @@ export RUSTFLAGS="--cfg fuzzing -C passes=sancov-module \
 host=$(rustc -vV | sed -n 's/^host: //p')
 CARGO_TARGET_DIR=target/fuzz cargo build --release --locked --target "$host"
 
-for target in ${TARGETS:-request response chunked round_trip request_as_hyper response_as_hyper cookie room_cookie mmdb rules template egress}; do
+for target in ${TARGETS:-request response chunked round_trip request_as_hyper response_as_hyper cookie room_cookie mmdb rules template egress cdp}; do
     corpus=$(echo "$target" | sed 's/_as_hyper//; s/round_trip/chunked/')
     dict=http1.dict
     if [ "$target" = rules ]; then dict=rules.dict; fi
     if [ "$target" = egress ]; then dict=egress.dict; fi
+    if [ "$target" = cdp ]; then dict=cdp.dict; fi
     if [ "$target" = template ]; then dict=template.dict; fi
     mkdir -p "target/corpus/$target" "artifacts/$target"
     echo "fuzz $target for ${seconds}s"

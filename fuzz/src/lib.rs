@@ -18,12 +18,14 @@ mod laws;
 #[path = "../../crates/usher-edge/tests/codec/walk.rs"]
 mod walk;
 
+mod cdp;
 mod egress;
 mod room_cookie;
 mod rules;
 mod second;
 mod template;
 
+pub use cdp::cdp;
 pub use egress::egress;
 pub use room_cookie::room_cookie;
 pub use rules::rules;

@@ -8,13 +8,14 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 const CORE: &str = "usher-core";
 
 /// Crate, and the crates of ours that it may depend on.
-const PICTURE: [(&str, &[&str]); 11] = [
+const PICTURE: [(&str, &[&str]); 12] = [
     (CORE, &[]),
     ("usher-sim", &[CORE]),
     ("usher-store", &[CORE]),
     ("usher-rooms", &[CORE]),
     ("usher-edge", &["usher-rooms", CORE]),
     ("usher-egress", &["usher-edge", CORE]),
+    ("usher-cdp", &[]),
     ("usher-browsers", &[CORE]),
     ("usher-api", &["usher-store", "usher-rooms", CORE]),
     (
@@ -24,6 +25,7 @@ const PICTURE: [(&str, &[&str]); 11] = [
             "usher-edge",
             "usher-rooms",
             "usher-egress",
+            "usher-cdp",
             "usher-browsers",
             "usher-store",
             CORE,

@@ -1,0 +1,669 @@
+//! The bytes of one session: a browser's pipe on one side, the WebSockets of its clients on the
+//! other.
+//!
+//! One task reads and writes the pipe, so that nothing which the browser says overtakes anything
+//! else. It never waits to write while it does not read: browsers do not read while nobody reads
+//! them. Each client has a task of its own for its WebSocket, both directions apart from each other
+//! for the same reason. What is under way to a client is bounded in bytes; a client that does not
+//! take it for [`STALLED`] is cut off, for the others wait behind it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::{SinkExt, StreamExt};
+use memchr::memchr;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, interval_at, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use crate::chunks::{Assembler, ChunkFault, PING, cut};
+use crate::gate::Gate;
+use crate::message::{Command, CommandFault};
+use crate::relay::{ClientId, Delivery, Part, Relay, Step};
+
+/// The longest message of a browser, in bytes. A longer one is left out.
+pub const MESSAGE_MAX: usize = 256 << 20;
+/// Bytes under way to one client. A longer message goes alone.
+pub const OUTBOX_MAX: usize = 8 << 20;
+/// Bytes under way from all clients of a session to its browser. A longer command goes alone.
+pub const COMMANDS_MAX: usize = 16 << 20;
+/// How long a client may take nothing of what is under way to it.
+pub const STALLED: Duration = Duration::from_secs(30);
+/// Between two pings to a client.
+pub const PING_EVERY: Duration = Duration::from_secs(15);
+/// For the end of a WebSocket to be said and heard.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What is read at once while little comes, and while much does.
+const READ_MIN: usize = 8 << 10;
+const READ_MAX: usize = 1 << 20;
+/// Bytes written to the browser's pipe that make clients wait.
+const PENDING_MAX: usize = 1 << 20;
+
+/// How a client frames messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// One text message each.
+    Text,
+    /// Cut into binary pieces, for older clients.
+    Chunks,
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// A client closed the browser.
+    Closed,
+    /// The browser closed its pipe.
+    Browser,
+    /// Whoever runs it has let go of it.
+    Dropped,
+}
+
+/// The end of a WebSocket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Close {
+    /// The code.
+    pub code: u16,
+    /// The reason, at most 123 bytes.
+    pub reason: String,
+}
+
+impl Close {
+    fn new(code: u16, reason: &str) -> Close {
+        Close {
+            code,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// A command of the domain that is not the browser's.
+#[derive(Debug)]
+pub struct Asked {
+    /// What.
+    pub method: String,
+    /// Of which part; `None`: what the client is connected to.
+    pub session: Option<String>,
+    /// The parameters, a JSON text.
+    pub params: String,
+}
+
+/// The member `"result"` or `"error"` of an answer, with its value.
+pub type Body = Pin<Box<dyn Future<Output = String> + Send>>;
+
+/// Answers commands that are not the browser's.
+pub type Service = Arc<dyn Fn(Asked) -> Body + Send + Sync>;
+
+/// Why a client is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JoinFault {
+    /// It has as many as may be.
+    #[error(transparent)]
+    Full(#[from] crate::relay::Full),
+    /// The browser has no such page.
+    #[error("no such target")]
+    Target,
+    /// The session has ended.
+    #[error("the session has ended")]
+    Ended,
+}
+
+/// What a session did, for whoever decides when it is idle.
+#[derive(Debug)]
+struct Activity {
+    base: Instant,
+    /// Milliseconds after `base`, plus one; 0: nothing yet.
+    last: AtomicU64,
+    open: AtomicUsize,
+    clients: AtomicUsize,
+    left_out: AtomicU64,
+}
+
+/// A session that is carried somewhere. Clones are the same session; when the last is dropped it
+/// takes no more clients, and goes on for those that it has.
+#[derive(Debug, Clone)]
+pub struct Session {
+    joins: mpsc::Sender<Join>,
+    activity: Arc<Activity>,
+    ending: Arc<OnceLock<Close>>,
+}
+
+#[derive(Debug)]
+struct Join {
+    part: Part,
+    gate: Gate,
+    limit: usize,
+    reply: oneshot::Sender<Result<Line, JoinFault>>,
+}
+
+/// One client's connection with its session.
+#[derive(Debug)]
+pub struct Line {
+    id: ClientId,
+    limit: usize,
+    said: mpsc::Sender<Said>,
+    room: Arc<Semaphore>,
+    inbox: mpsc::UnboundedReceiver<Packet>,
+    ending: Arc<OnceLock<Close>>,
+}
+
+#[derive(Debug)]
+struct Packet {
+    text: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug)]
+enum Said {
+    Command(ClientId, Utf8Bytes, OwnedSemaphorePermit),
+    Left(ClientId),
+    Answered(ClientId, String),
+}
+
+struct Outbox {
+    packets: mpsc::UnboundedSender<Packet>,
+    room: Arc<Semaphore>,
+}
+
+/// Permits of a semaphore that counts `max` bytes in KiB.
+fn permits(len: usize, max: usize) -> u32 {
+    let kib = (len / 1024 + 1).min(max / 1024);
+    u32::try_from(kib).unwrap_or(u32::MAX)
+}
+
+impl Session {
+    /// A session over `pipe`, on which nothing is under way, and the future that carries it.
+    pub fn new<P>(pipe: P, service: Service) -> (Session, impl Future<Output = Ended> + Send)
+    where
+        P: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (joins, wanted) = mpsc::channel(1);
+        let activity = Arc::new(Activity {
+            base: Instant::now(),
+            last: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+            left_out: AtomicU64::new(0),
+        });
+        let session = Session {
+            joins,
+            activity: Arc::clone(&activity),
+            ending: Arc::default(),
+        };
+        let (said, heard) = mpsc::channel(crate::relay::CLIENTS_MAX);
+        let carrier = Carrier {
+            relay: Relay::default(),
+            boxes: HashMap::new(),
+            waiting: HashMap::new(),
+            pending: BytesMut::new(),
+            room: Arc::new(Semaphore::new(COMMANDS_MAX / 1024)),
+            said,
+            activity,
+            ending: Arc::clone(&session.ending),
+            service,
+        };
+        (session, carrier.carry(pipe, wanted, heard))
+    }
+
+    /// Connects a client that takes messages of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// There is no room for it, nothing to connect it to, or no session any more.
+    pub async fn join(&self, part: Part, gate: Gate, limit: usize) -> Result<Line, JoinFault> {
+        let (reply, answer) = oneshot::channel();
+        let join = Join {
+            part,
+            gate,
+            limit,
+            reply,
+        };
+        self.joins.send(join).await.map_err(|_| JoinFault::Ended)?;
+        answer.await.map_err(|_| JoinFault::Ended)?
+    }
+
+    /// How clients are told of the end, if it comes from outside. The first word counts; without
+    /// one it is 1011.
+    pub fn end_with(&self, close: Close) {
+        let _ = self.ending.set(close);
+    }
+
+    /// When a client last said something or was answered.
+    #[must_use]
+    pub fn last_command(&self) -> Option<Instant> {
+        let last = self.activity.last.load(Ordering::Relaxed);
+        let millis = Duration::from_millis(last.checked_sub(1)?);
+        Some(self.activity.base + millis)
+    }
+
+    /// Commands that the browser has not answered, of clients that are still there.
+    #[must_use]
+    pub fn open_commands(&self) -> usize {
+        self.activity.open.load(Ordering::Relaxed)
+    }
+
+    /// Clients.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.activity.clients.load(Ordering::Relaxed)
+    }
+
+    /// Messages that were too long for a client, or for anybody, and were left out.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.activity.left_out.load(Ordering::Relaxed)
+    }
+}
+
+/// The settings for a WebSocket of a client that takes messages of `limit` bytes. Its buffers are
+/// small: many clients say nothing for a long time.
+#[must_use]
+pub fn websocket(limit: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(4 << 10)
+        .write_buffer_size(0)
+        .max_message_size(Some(limit))
+        .max_frame_size(Some(limit))
+}
+
+struct Carrier {
+    relay: Relay,
+    boxes: HashMap<ClientId, Outbox>,
+    /// Clients that have no part yet.
+    waiting: HashMap<ClientId, (usize, oneshot::Sender<Result<Line, JoinFault>>)>,
+    /// What is to be written to the browser.
+    pending: BytesMut,
+    room: Arc<Semaphore>,
+    said: mpsc::Sender<Said>,
+    activity: Arc<Activity>,
+    ending: Arc<OnceLock<Close>>,
+    service: Service,
+}
+
+impl Carrier {
+    async fn carry<P>(
+        mut self,
+        pipe: P,
+        mut wanted: mpsc::Receiver<Join>,
+        mut heard: mpsc::Receiver<Said>,
+    ) -> Ended
+    where
+        P: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (mut reader, mut writer) = tokio::io::split(pipe);
+        let mut splitter = Splitter::default();
+        let mut taking = true;
+        loop {
+            self.tell();
+            let free = self.pending.len() < PENDING_MAX;
+            splitter.make_room();
+            tokio::select! {
+                count = reader.read_buf(&mut splitter.bytes) => match count {
+                    Ok(1..) => {
+                        while let Some(message) = splitter.next() {
+                            self.deliver(message).await;
+                        }
+                    }
+                    Ok(0) | Err(_) => return self.end(Ended::Browser, Close::new(1011, "ChromiumCrashed")),
+                },
+                count = writer.write(&self.pending), if !self.pending.is_empty() => match count {
+                    Ok(count @ 1..) => {
+                        self.pending.advance(count);
+                        if self.pending.is_empty() && self.pending.capacity() > READ_MAX {
+                            self.pending = BytesMut::new();
+                        }
+                    }
+                    Ok(0) | Err(_) => return self.end(Ended::Browser, Close::new(1011, "ChromiumCrashed")),
+                },
+                Some(said) = heard.recv(), if free => {
+                    if self.hear(said) {
+                        return self.end(Ended::Closed, Close::new(1000, ""));
+                    }
+                }
+                join = wanted.recv(), if free && taking => match join {
+                    Some(join) => self.join(join),
+                    None if self.relay.clients() == 0 => {
+                        return self.end(Ended::Dropped, Close::new(1011, ""));
+                    }
+                    None => taking = false,
+                },
+            }
+            if !taking && self.relay.clients() == 0 {
+                return self.end(Ended::Dropped, Close::new(1011, ""));
+            }
+        }
+    }
+
+    fn end(self, ended: Ended, close: Close) -> Ended {
+        let _ = self.ending.set(close);
+        ended
+    }
+
+    fn tell(&self) {
+        let activity = &self.activity;
+        activity.open.store(self.relay.open(), Ordering::Relaxed);
+        activity
+            .clients
+            .store(self.relay.clients(), Ordering::Relaxed);
+    }
+
+    fn touch(&self) {
+        let millis = self.activity.base.elapsed().as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX - 1);
+        self.activity.last.store(millis + 1, Ordering::Relaxed);
+    }
+
+    fn write(&mut self, text: &str) {
+        self.pending.extend_from_slice(text.as_bytes());
+        self.pending.extend_from_slice(b"\0");
+    }
+
+    fn join(&mut self, join: Join) {
+        match self.relay.join(&join.part, join.gate, join.limit) {
+            Ok((id, text)) => {
+                self.waiting.insert(id, (join.limit, join.reply));
+                self.write(&text);
+            }
+            Err(full) => {
+                let _ = join.reply.send(Err(full.into()));
+            }
+        }
+    }
+
+    /// Whether the session is closed by this.
+    fn hear(&mut self, said: Said) -> bool {
+        match said {
+            Said::Left(id) => self.leave(id),
+            Said::Answered(id, text) => self.post(id, text.into(), None),
+            Said::Command(id, text, _room) => {
+                self.touch();
+                match self.relay.command(id, &text) {
+                    Step::Browser(text) => self.write(&text),
+                    Step::Client(text) => self.post(id, text.into(), None),
+                    Step::Close(text) => {
+                        self.post(id, text.into(), None);
+                        return true;
+                    }
+                    Step::Service {
+                        id: number,
+                        method,
+                        session,
+                        params,
+                    } => {
+                        let answer = (self.service)(Asked {
+                            method,
+                            session: session.clone(),
+                            params,
+                        });
+                        let said = self.said.clone();
+                        tokio::spawn(async move {
+                            let text = Relay::answer(number, session.as_deref(), &answer.await);
+                            let _ = said.send(Said::Answered(id, text)).await;
+                        });
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    async fn deliver(&mut self, message: BytesMut) {
+        let before = self.relay.open();
+        let delivery = self.relay.deliver(message);
+        if self.relay.open() != before {
+            self.touch();
+        }
+        match delivery {
+            Delivery::Client(id, text) => {
+                let Some(outbox) = self.boxes.get(&id) else {
+                    return;
+                };
+                let wanted = permits(text.len(), OUTBOX_MAX);
+                let room = Arc::clone(&outbox.room).acquire_many_owned(wanted);
+                match timeout(STALLED, room).await {
+                    Ok(Ok(room)) => self.post(id, text, Some(room)),
+                    // It takes nothing: without it the others go on.
+                    Ok(Err(_)) | Err(_) => self.leave(id),
+                }
+            }
+            Delivery::Joined(id) => self.joined(id),
+            Delivery::Refused(id) => {
+                if let Some((_, reply)) = self.waiting.remove(&id) {
+                    let _ = reply.send(Err(JoinFault::Target));
+                }
+                self.leave(id);
+            }
+            Delivery::Gone(id) => self.leave(id),
+            Delivery::Browser(text) => self.write(&text),
+            Delivery::Nothing => {
+                let left_out = self.relay.left_out();
+                self.activity.left_out.store(left_out, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn joined(&mut self, id: ClientId) {
+        let Some((limit, reply)) = self.waiting.remove(&id) else {
+            return self.leave(id);
+        };
+        let (packets, inbox) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(OUTBOX_MAX / 1024));
+        self.boxes.insert(id, Outbox { packets, room });
+        let line = Line {
+            id,
+            limit,
+            said: self.said.clone(),
+            room: Arc::clone(&self.room),
+            inbox,
+            ending: Arc::clone(&self.ending),
+        };
+        if reply.send(Ok(line)).is_err() {
+            self.leave(id);
+        }
+    }
+
+    /// What is answered here is as short as what asked for it, and needs no room of its own.
+    fn post(&mut self, id: ClientId, text: Bytes, room: Option<OwnedSemaphorePermit>) {
+        if let Some(outbox) = self.boxes.get(&id) {
+            let _ = outbox.packets.send(Packet { text, _room: room });
+        }
+    }
+
+    fn leave(&mut self, id: ClientId) {
+        self.boxes.remove(&id);
+        self.waiting.remove(&id);
+        if let Some(text) = self.relay.leave(id) {
+            self.write(&text);
+        }
+    }
+}
+
+/// Finds the ends of messages in what a browser says.
+#[derive(Debug)]
+struct Splitter {
+    bytes: BytesMut,
+    /// Bytes that hold no end.
+    searched: usize,
+    /// A message that is too long is under way.
+    skipping: bool,
+    read: usize,
+}
+
+impl Default for Splitter {
+    fn default() -> Splitter {
+        Splitter {
+            bytes: BytesMut::new(),
+            searched: 0,
+            skipping: false,
+            read: READ_MIN,
+        }
+    }
+}
+
+impl Splitter {
+    /// Room to read into, as much as the last read suggests.
+    fn make_room(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > READ_MIN && self.read == READ_MIN {
+            self.bytes = BytesMut::new();
+        }
+        let spare = self.bytes.capacity() - self.bytes.len();
+        if spare < self.read / 2 {
+            self.bytes.reserve(self.read);
+        }
+    }
+
+    fn next(&mut self) -> Option<BytesMut> {
+        loop {
+            let fresh = self.bytes.len() - self.searched;
+            let Some(found) = memchr(0, &self.bytes[self.searched..]) else {
+                // Half of the room used: more is on its way.
+                self.read = match fresh {
+                    _ if fresh * 2 >= self.read => (self.read * 2).min(READ_MAX),
+                    _ => (self.read / 2).max(READ_MIN),
+                };
+                self.searched = self.bytes.len();
+                if self.searched > MESSAGE_MAX {
+                    self.skipping = true;
+                }
+                if self.skipping {
+                    self.bytes.clear();
+                    self.searched = 0;
+                }
+                return None;
+            };
+            let message = self.bytes.split_to(self.searched + found);
+            self.bytes.advance(1);
+            self.searched = 0;
+            if !std::mem::take(&mut self.skipping) {
+                return Some(message);
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Carries the client's WebSocket until one side ends it. What the client was told last.
+    pub async fn serve<S>(mut self, socket: WebSocketStream<S>, framing: Framing) -> Option<Close>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (mut sink, mut stream) = socket.split();
+        let close = {
+            let up = async {
+                let mut assembler = Assembler::new(self.limit);
+                loop {
+                    let text = match stream.next().await {
+                        Some(Ok(Message::Text(text)))
+                            if framing == Framing::Chunks && *text == *PING =>
+                        {
+                            continue;
+                        }
+                        Some(Ok(Message::Text(text))) => text,
+                        Some(Ok(Message::Binary(piece))) if framing == Framing::Chunks => {
+                            match assembled(&mut assembler, &piece) {
+                                Ok(Some(text)) => text,
+                                Ok(None) => continue,
+                                Err(close) => return Some(close),
+                            }
+                        }
+                        Some(Ok(Message::Binary(_))) => {
+                            return Some(Close::new(1003, "text messages only"));
+                        }
+                        Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {
+                            continue;
+                        }
+                        Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => {
+                            return Some(Close::new(1009, "message too big"));
+                        }
+                        Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                    };
+                    let wanted = permits(text.len(), COMMANDS_MAX);
+                    let Ok(room) = Arc::clone(&self.room).acquire_many_owned(wanted).await else {
+                        return None;
+                    };
+                    let said = Said::Command(self.id, text, room);
+                    if self.said.send(said).await.is_err() {
+                        // Its end is told from the other direction.
+                        return std::future::pending().await;
+                    }
+                }
+            };
+            let down = async {
+                let mut ping = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+                loop {
+                    let packet = tokio::select! {
+                        packet = self.inbox.recv() => packet,
+                        _ = ping.tick() => {
+                            sink.send(Message::Ping(Bytes::new())).await.ok()?;
+                            continue;
+                        }
+                    };
+                    let Some(packet) = packet else {
+                        let ending = self.ending.get().cloned();
+                        return Some(ending.unwrap_or_else(|| Close::new(1011, "")));
+                    };
+                    match framing {
+                        Framing::Text => {
+                            // Browsers write nothing else.
+                            let Ok(text) = Utf8Bytes::try_from(packet.text) else {
+                                continue;
+                            };
+                            sink.send(Message::Text(text)).await.ok()?;
+                        }
+                        Framing::Chunks => {
+                            for piece in cut(packet.text) {
+                                sink.send(Message::Binary(piece)).await.ok()?;
+                            }
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                close = up => close,
+                close = down => close,
+            }
+        };
+        let _ = self.said.send(Said::Left(self.id)).await;
+        if let Some(close) = &close {
+            let frame = CloseFrame {
+                code: CloseCode::from(close.code),
+                reason: close.reason.clone().into(),
+            };
+            let farewell = async {
+                sink.send(Message::Close(Some(frame))).await?;
+                while let Some(Ok(_)) = stream.next().await {}
+                Ok::<(), Error>(())
+            };
+            let _ = timeout(FAREWELL, farewell).await;
+        }
+        close
+    }
+}
+
+fn assembled(assembler: &mut Assembler, piece: &[u8]) -> Result<Option<Utf8Bytes>, Close> {
+    let of = |fault: ChunkFault| {
+        let (code, reason) = fault.close();
+        Close::new(code, reason)
+    };
+    let Some(text) = assembler.piece(piece).map_err(of)? else {
+        return Ok(None);
+    };
+    // Half of one message and the beginning of another have a length that fits, and no sense.
+    if let Err(CommandFault::Json(_)) = Command::read(&text) {
+        return Err(of(ChunkFault::NotText));
+    }
+    Ok(Some(text.into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,384 @@
+//! A session between WebSockets and a stand-in for the browser, over pipes in memory.
+
+use serde_json::{Value, json};
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::*;
+
+const LIMIT: usize = 1 << 20;
+
+type Socket = WebSocketStream<DuplexStream>;
+
+/// A session whose browser is the test.
+struct World {
+    session: Session,
+    ended: JoinHandle<Ended>,
+    pipe: DuplexStream,
+    got: Vec<u8>,
+    parts: usize,
+}
+
+impl World {
+    fn new() -> World {
+        let (ours, pipe) = tokio::io::duplex(64 << 10);
+        let service: Service = Arc::new(|asked: Asked| {
+            Box::pin(async move { format!(r#""result":{{"asked":"{}"}}"#, asked.method) })
+        });
+        let (session, carried) = Session::new(ours, service);
+        World {
+            session,
+            ended: tokio::spawn(carried),
+            pipe,
+            got: Vec::new(),
+            parts: 0,
+        }
+    }
+
+    /// The next message to the browser.
+    async fn heard(&mut self) -> Value {
+        loop {
+            if let Some(end) = memchr(0, &self.got) {
+                let text: Vec<u8> = self.got.drain(..=end).collect();
+                return serde_json::from_slice(&text[..end]).expect("JSON");
+            }
+            let count = self.pipe.read_buf(&mut self.got).await.expect("a session");
+            assert_ne!(count, 0, "the session has ended");
+        }
+    }
+
+    async fn say(&mut self, message: &Value) {
+        let text = message.to_string() + "\0";
+        self.pipe
+            .write_all(text.as_bytes())
+            .await
+            .expect("a session");
+    }
+
+    async fn join(&mut self, framing: Framing) -> (Socket, JoinHandle<Option<Close>>) {
+        let session = self.session.clone();
+        let line =
+            tokio::spawn(async move { session.join(Part::Browser, Gate::default(), LIMIT).await });
+        let asked = self.heard().await;
+        assert_eq!(asked["method"], "Target.attachToBrowserTarget");
+        let part = format!("R{}", self.parts);
+        self.parts += 1;
+        self.say(&json!({"id": asked["id"], "result": {"sessionId": part}}))
+            .await;
+        let line = line.await.expect("no panic").expect("a part");
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let server =
+            WebSocketStream::from_raw_socket(near, Role::Server, Some(websocket(LIMIT))).await;
+        let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        (client, tokio::spawn(line.serve(server, framing)))
+    }
+}
+
+async fn text(socket: &mut Socket) -> Value {
+    loop {
+        match socket.next().await.expect("a message").expect("a message") {
+            Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
+            Message::Ping(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn closed(socket: &mut Socket) -> (u16, String) {
+    loop {
+        match socket.next().await {
+            Some(Ok(Message::Close(Some(frame)))) => {
+                return (frame.code.into(), frame.reason.to_string());
+            }
+            Some(Ok(Message::Ping(_))) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn commands_and_answers_pass_and_are_seen_to() {
+    let mut world = World::new();
+    let (mut socket, _served) = world.join(Framing::Text).await;
+    assert_eq!(world.session.last_command(), None);
+    socket
+        .send(Message::text(r#"{"id":1,"method":"A.b"}"#))
+        .await
+        .expect("a session");
+    assert_eq!(
+        world.heard().await,
+        json!({"id": 1, "method": "A.b", "sessionId": "R0"})
+    );
+    world
+        .say(&json!({"method": "A.c", "params": {}, "sessionId": "R0"}))
+        .await;
+    assert_eq!(
+        text(&mut socket).await,
+        json!({"method": "A.c", "params": {}})
+    );
+    assert!(world.session.last_command().is_some());
+    assert_eq!(
+        (world.session.open_commands(), world.session.clients()),
+        (1, 1)
+    );
+    world
+        .say(&json!({"id": 1, "result": {}, "sessionId": "R0"}))
+        .await;
+    assert_eq!(text(&mut socket).await, json!({"id": 1, "result": {}}));
+    socket
+        .send(Message::text(r#"{"id":2,"method":"Cloudflare.x"}"#))
+        .await
+        .expect("a session");
+    assert_eq!(
+        text(&mut socket).await,
+        json!({"id": 2, "result": {"asked": "Cloudflare.x"}})
+    );
+    socket
+        .send(Message::text("nonsense"))
+        .await
+        .expect("a session");
+    assert_eq!(text(&mut socket).await["error"]["code"], -32700);
+}
+
+#[tokio::test]
+async fn an_older_client_has_its_framing_and_its_ping() {
+    let mut world = World::new();
+    let (mut socket, served) = world.join(Framing::Chunks).await;
+    socket.send(Message::text("ping")).await.expect("a session");
+    let command =
+        json!({"id": 1, "method": "A.b", "params": {"x": "ü".repeat(400_000)}}).to_string();
+    for piece in cut(command.into()) {
+        socket
+            .send(Message::Binary(piece))
+            .await
+            .expect("a session");
+    }
+    let heard = world.heard().await;
+    assert_eq!(
+        (&heard["id"], &heard["sessionId"]),
+        (&json!(1), &json!("R0"))
+    );
+    // Text of such a client is a message as well.
+    socket
+        .send(Message::text(r#"{"id":2,"method":"A.b"}"#))
+        .await
+        .expect("a session");
+    assert_eq!(world.heard().await["id"], 2);
+    world
+        .say(&json!({"id": 1, "result": {}, "sessionId": "R0"}))
+        .await;
+    let Some(Ok(Message::Binary(piece))) = socket.next().await else {
+        panic!("a piece");
+    };
+    assert_eq!(&piece[..], b"\x14\0\0\0{\"id\":1,\"result\":{}}");
+    // A message that lost its tail: its length fits, and it is no JSON.
+    socket
+        .send(Message::Binary(Bytes::from_static(b"\x04\0\0\0{\"a\"")))
+        .await
+        .expect("a session");
+    assert_eq!(closed(&mut socket).await, (1007, "bad chunk".to_owned()));
+    drop(socket);
+    assert_eq!(
+        served.await.expect("no panic"),
+        Some(Close::new(1007, "bad chunk"))
+    );
+    assert_eq!(world.heard().await["method"], "Target.detachFromTarget");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_lets_the_session_go_on() {
+    let mut world = World::new();
+    let (first, served) = world.join(Framing::Text).await;
+    let (mut second, _served) = world.join(Framing::Text).await;
+    drop(first);
+    assert_eq!(served.await.expect("no panic"), None);
+    let detach = world.heard().await;
+    assert_eq!(detach["params"]["sessionId"], "R0");
+    second
+        .send(Message::text(r#"{"id":1,"method":"A.b"}"#))
+        .await
+        .expect("a session");
+    assert_eq!(world.heard().await["sessionId"], "R1");
+    let binary = Message::Binary(Bytes::from_static(b"x"));
+    second.send(binary).await.expect("a session");
+    assert_eq!(closed(&mut second).await.0, 1003);
+    assert_eq!(world.heard().await["params"]["sessionId"], "R1");
+    // The last one left, and a new one is welcome.
+    let (mut third, _served) = world.join(Framing::Text).await;
+    third
+        .send(Message::text(r#"{"id":1,"method":"A.b"}"#))
+        .await
+        .expect("a session");
+    assert_eq!(world.heard().await["sessionId"], "R2");
+}
+
+#[tokio::test]
+async fn a_session_is_closed_by_a_client_for_all() {
+    let mut world = World::new();
+    let (mut first, _served) = world.join(Framing::Text).await;
+    let (mut second, _served2) = world.join(Framing::Text).await;
+    first
+        .send(Message::text(r#"{"id":-9999,"method":"Browser.close"}"#))
+        .await
+        .expect("a session");
+    assert_eq!(text(&mut first).await, json!({"id": -9999, "result": {}}));
+    for socket in [&mut first, &mut second] {
+        assert_eq!(closed(socket).await, (1000, String::new()));
+    }
+    assert_eq!(world.ended.await.expect("no panic"), Ended::Closed);
+    let late = world
+        .session
+        .join(Part::Browser, Gate::default(), LIMIT)
+        .await;
+    assert_eq!(late.expect_err("over"), JoinFault::Ended);
+}
+
+#[tokio::test]
+async fn a_browser_that_dies_is_told_of_and_so_is_who_ended_it() {
+    for (told, expected) in [
+        (None, (1011, "ChromiumCrashed")),
+        (Some("BrowserIdle"), (1000, "BrowserIdle")),
+    ] {
+        let mut world = World::new();
+        let (mut socket, _served) = world.join(Framing::Text).await;
+        if let Some(reason) = told {
+            world.session.end_with(Close::new(1000, reason));
+        }
+        drop(world.pipe);
+        assert_eq!(
+            closed(&mut socket).await,
+            (expected.0, expected.1.to_owned())
+        );
+        assert_eq!(world.ended.await.expect("no panic"), Ended::Browser);
+    }
+}
+
+#[tokio::test]
+async fn a_session_without_an_owner_ends_with_its_last_client() {
+    let mut world = World::new();
+    let (socket, _served) = world.join(Framing::Text).await;
+    let World {
+        session,
+        ended,
+        pipe: _pipe,
+        ..
+    } = world;
+    drop(session);
+    assert!(!ended.is_finished());
+    drop(socket);
+    assert_eq!(ended.await.expect("no panic"), Ended::Dropped);
+    let World {
+        session,
+        ended,
+        pipe: _pipe,
+        ..
+    } = World::new();
+    drop(session);
+    assert_eq!(ended.await.expect("no panic"), Ended::Dropped);
+}
+
+#[tokio::test]
+async fn messages_too_long_cost_themselves_only() {
+    let mut world = World::new();
+    let (mut socket, _served) = world.join(Framing::Text).await;
+    let answer = json!({"id": 1, "result": {"x": "y".repeat(LIMIT)}, "sessionId": "R0"});
+    let said = answer.to_string() + "\0";
+    let (written, got) = tokio::join!(world.pipe.write_all(said.as_bytes()), text(&mut socket));
+    written.expect("a session");
+    assert_eq!(got["error"]["code"], -32000);
+    let command = json!({"id": 1, "method": "A.b", "params": {"x": "y".repeat(LIMIT)}});
+    let (_, end) = tokio::join!(
+        socket.send(Message::text(command.to_string())),
+        world.heard()
+    );
+    assert_eq!(end["method"], "Target.detachFromTarget");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_cut_off_and_the_others_go_on() {
+    let mut world = World::new();
+    let (stuck, _served) = world.join(Framing::Text).await;
+    let (mut other, _served2) = world.join(Framing::Text).await;
+    let event = |part: &str| {
+        json!({"method": "A.b", "params": {"x": "y".repeat(LIMIT / 2)}, "sessionId": part})
+            .to_string()
+            + "\0"
+    };
+    let began = Instant::now();
+    let flood = async {
+        for _ in 0..=OUTBOX_MAX / (LIMIT / 2) + 1 {
+            world
+                .pipe
+                .write_all(event("R0").as_bytes())
+                .await
+                .expect("a session");
+        }
+        world
+            .pipe
+            .write_all(event("R1").as_bytes())
+            .await
+            .expect("a session");
+    };
+    let (_, got) = tokio::join!(flood, text(&mut other));
+    assert_eq!(got["method"], "A.b");
+    assert!(began.elapsed() >= STALLED);
+    assert_eq!(world.session.clients(), 1);
+    drop(stuck);
+}
+
+#[tokio::test]
+async fn a_browser_that_reads_nothing_stops_its_clients_and_is_still_read() {
+    let mut world = World::new();
+    let (socket, _served) = world.join(Framing::Text).await;
+    let (mut sink, mut stream) = socket.split();
+    let big = json!({"id": 1, "method": "A.b", "params": {"x": "y".repeat(LIMIT / 2)}}).to_string();
+    // More than all bounds between client and browser hold.
+    let flood = tokio::spawn(async move {
+        for _ in 0..100 {
+            sink.send(Message::text(big.clone()))
+                .await
+                .expect("a session");
+        }
+        sink
+    });
+    for n in 0..10 {
+        world
+            .say(&json!({"method": "A.b", "params": {"n": n}, "sessionId": "R0"}))
+            .await;
+        let got = stream.next().await.expect("an event").expect("an event");
+        assert!(got.to_text().expect("text").contains(&format!("\"n\":{n}")));
+    }
+    assert!(!flood.is_finished());
+    for _ in 0..100 {
+        assert_eq!(world.heard().await["id"], 1);
+    }
+    drop(flood.await.expect("no panic"));
+}
+
+#[test]
+fn a_splitter_finds_every_message_and_keeps_no_memory() {
+    let mut splitter = Splitter::default();
+    let text: Vec<u8> = (0..200_u32)
+        .flat_map(|n| [vec![b'x'; n as usize * 97], vec![0]].concat())
+        .collect();
+    let mut found = Vec::new();
+    for piece in text.chunks(1013) {
+        splitter.make_room();
+        splitter.bytes.extend_from_slice(piece);
+        while let Some(message) = splitter.next() {
+            found.push(message.len());
+        }
+    }
+    let expected: Vec<_> = (0..200).map(|n| n * 97).collect();
+    assert_eq!(found, expected);
+    for _ in 0..10 {
+        assert_eq!(splitter.next(), None);
+        splitter.make_room();
+    }
+    assert!(
+        splitter.bytes.capacity() <= 2 * READ_MIN,
+        "{}",
+        splitter.bytes.capacity()
+    );
+}
