@@ -270,6 +270,29 @@ pub enum End {
     Disproved,
 }
 
+impl End {
+    /// Every one, in the order of their discriminants.
+    pub const ALL: [End; 5] = [
+        End::Idle,
+        End::Fixed,
+        End::Revoked,
+        End::Left,
+        End::Disproved,
+    ];
+
+    /// The word for programs.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            End::Idle => "idle",
+            End::Fixed => "fixed",
+            End::Revoked => "revoked",
+            End::Left => "left",
+            End::Disproved => "disproved",
+        }
+    }
+}
+
 /// One change of a room, for the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effect {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use usher_core::admission::{Effect, Room};
 
 use super::record::{self, Journaled};
+use super::tally::DiskTally;
 use crate::journal::{Batch, Fold, Log};
 
 /// How long a record waits for company.
@@ -40,6 +41,7 @@ pub(super) struct Disk {
     allowed: u64,
     failing: Option<Failing>,
     folding: Option<JoinHandle<()>>,
+    tally: DiskTally,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,8 @@ struct Done {
     log: Box<Log>,
     batch: Batch,
     written: io::Result<Option<Fold>>,
+    /// Until the disk had it.
+    took: Duration,
     allowed: u64,
 }
 
@@ -90,7 +94,13 @@ impl Disk {
             allowed,
             failing: None,
             folding: None,
+            tally: DiskTally::default(),
         }
+    }
+
+    /// What it has done so far.
+    pub(super) fn tally(&self) -> DiskTally {
+        self.tally
     }
 
     /// Whether what happens now would not outlive the process.
@@ -175,7 +185,10 @@ impl Disk {
         let mut batch = std::mem::replace(&mut self.filling, std::mem::take(&mut self.spare));
         let may_rotate = self.folding.as_ref().is_none_or(JoinHandle::is_finished);
         let done = spawn_blocking(move || {
-            let written = log.commit(&mut batch).map(|()| {
+            let begun = Instant::now();
+            let committed = log.commit(&mut batch);
+            let took = begun.elapsed();
+            let written = committed.map(|()| {
                 if !may_rotate || !log.is_full() {
                     return None;
                 }
@@ -190,6 +203,7 @@ impl Disk {
                 log,
                 batch,
                 written,
+                took,
                 allowed,
             }
         });
@@ -218,11 +232,15 @@ impl Disk {
             admitted_max: allowed,
             closed: false,
         };
-        let done = spawn_blocking(move || Done {
-            written: log.rebase(&state).map(|()| None),
-            log,
-            batch: Batch::new(),
-            allowed,
+        let done = spawn_blocking(move || {
+            let begun = Instant::now();
+            Done {
+                written: log.rebase(&state).map(|()| None),
+                log,
+                batch: Batch::new(),
+                took: begun.elapsed(),
+                allowed,
+            }
         });
         self.work = Work::Busy { since: now, done };
     }
@@ -247,6 +265,7 @@ impl Disk {
         };
         self.work = Work::Idle(done.log);
         self.spare = done.batch;
+        self.tally.committed(done.took, done.written.is_ok());
         match (done.written, &self.failing) {
             (Ok(_), Some(failing)) if !failing.anew => {
                 // Too late: records were dropped meanwhile.

@@ -12,6 +12,7 @@
 mod disk;
 mod post;
 mod record;
+mod tally;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,13 +22,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument as _;
 use usher_core::admission::{Answer, Change, Command, Effect, Entry, Room, Settings};
 use usher_core::id::Id;
 
 use self::disk::{COMMIT_MAX, Disk};
 use self::post::Order;
-pub use self::post::{Bulletin, ORDERS_MAX, OnStoreFailure, Pending, Post, Unanswered};
+pub use self::post::{Bulletin, Desk, ORDERS_MAX, OnStoreFailure, Pending, Post, Unanswered};
 use self::record::Journaled;
+pub use self::tally::{Tally, WAITS_MS};
 use crate::clock::Clock;
 use crate::journal::{JournalFault, Limits, Live, Log};
 
@@ -89,18 +92,26 @@ impl Found {
         clock: Clock,
         seed: u64,
     ) -> Post {
-        let (sender, orders) = mpsc::channel(ORDERS_MAX);
+        let (post, desk) = Desk::new(settings, clock.now());
+        self.start_at(desk, settings, on_failure, clock, seed);
+        post
+    }
+
+    /// The same at a desk where orders may wait already. What the owner logs stands in the span that
+    /// is current now.
+    pub fn start_at(
+        self,
+        desk: Desk,
+        settings: Settings,
+        on_failure: OnStoreFailure,
+        clock: Clock,
+        seed: u64,
+    ) {
         let Found { state, log } = self;
+        let Desk { orders, bulletin } = desk;
         let disk = match log {
             Some(log) => Disk::on(log, 0),
             None => Disk::off(),
-        };
-        let bulletin = Bulletin {
-            summary: state.room.summary(&settings, clock.now()),
-            settings,
-            set_at: clock.now(),
-            moved: None,
-            degraded: false,
         };
         let mut owner = Owner {
             room: state.room,
@@ -111,9 +122,10 @@ impl Found {
             set_at: clock.now(),
             moved: None,
             effects: Vec::new(),
+            tally: Tally::default(),
             disk,
             held: VecDeque::new(),
-            bulletin: Arc::new(ArcSwap::from_pointee(bulletin)),
+            bulletin,
             bulletin_due: Instant::now(),
             tick_due: Instant::now(),
         };
@@ -129,9 +141,7 @@ impl Found {
             });
         }
         owner.settle();
-        let post = Post::new(sender, Arc::clone(&owner.bulletin));
-        tokio::spawn(owner.run(orders));
-        post
+        tokio::spawn(owner.run(orders).in_current_span());
     }
 }
 
@@ -144,6 +154,7 @@ struct Owner {
     set_at: u64,
     moved: Option<u64>,
     effects: Vec<Effect>,
+    tally: Tally,
     disk: Disk,
     /// Admissions that are not told yet, in order.
     held: VecDeque<Held>,
@@ -206,6 +217,9 @@ impl Owner {
                 }
                 let claims = claims.as_ref();
                 let given = self.step(Command::Ask { visitor, claims });
+                if let Answer::Forward(seat) = &given {
+                    self.tally.let_in(seat, self.clock.now());
+                }
                 let admitted = self.room.counts().admitted;
                 if is_admission(&given) && !self.disk.is_failing() && !self.disk.allows(admitted) {
                     self.held.push_back(Held {
@@ -269,6 +283,7 @@ impl Owner {
         }
         let mut urgent = false;
         for effect in &self.effects {
+            self.tally.count(&effect.change);
             match effect.change {
                 Change::Called { .. } => urgent = true,
                 Change::Seated {
@@ -316,6 +331,10 @@ impl Owner {
             set_at: self.set_at,
             moved: self.moved,
             degraded: self.disk.is_failing(),
+            tally: Tally {
+                disk: self.disk.tally(),
+                ..self.tally
+            },
         }));
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{mpsc, oneshot};
-use usher_core::admission::{Answer, Claims, End, Settings, Summary, Visitor};
+use usher_core::admission::{Answer, Claims, End, Room, Settings, Summary, Visitor};
+
+use super::Tally;
 
 /// Orders that wait for the owner, at most. An owner carries out some hundred thousand a second.
 pub const ORDERS_MAX: usize = 16_384;
@@ -28,6 +30,8 @@ pub struct Bulletin {
     pub moved: Option<u64>,
     /// What happens now may not outlive the process.
     pub degraded: bool,
+    /// What the room has done since its owner began.
+    pub tally: Tally,
 }
 
 #[derive(Debug)]
@@ -93,11 +97,41 @@ impl Pending {
     }
 }
 
-impl Post {
-    pub(super) fn new(orders: mpsc::Sender<Order>, bulletin: Arc<ArcSwap<Bulletin>>) -> Post {
-        Post { orders, bulletin }
-    }
+/// The place of an owner that is still to come: what is asked waits there, for as long as whoever
+/// asked does. A desk that is dropped stays empty, and then nothing has an answer.
+#[derive(Debug)]
+pub struct Desk {
+    pub(super) orders: mpsc::Receiver<Order>,
+    pub(super) bulletin: Arc<ArcSwap<Bulletin>>,
+}
 
+impl Desk {
+    /// A desk and the way to it, at `now` (ms). Nothing is known of the room yet, so its bulletin
+    /// takes it for full: whoever can be answered from a cookie is, all else waits for the owner.
+    #[must_use]
+    pub fn new(settings: Settings, now: u64) -> (Post, Desk) {
+        let (sender, orders) = mpsc::channel(ORDERS_MAX);
+        let full = Settings {
+            total: 0,
+            ..settings
+        };
+        let bulletin = Arc::new(ArcSwap::from_pointee(Bulletin {
+            summary: Room::default().summary(&full, now),
+            settings,
+            set_at: now,
+            moved: None,
+            degraded: false,
+            tally: Tally::default(),
+        }));
+        let post = Post {
+            orders: sender,
+            bulletin: Arc::clone(&bulletin),
+        };
+        (post, Desk { orders, bulletin })
+    }
+}
+
+impl Post {
     /// The newest bulletin.
     #[must_use]
     pub fn bulletin(&self) -> Guard<Arc<Bulletin>> {
