@@ -17,7 +17,7 @@ use usher_api::access::Access;
 use usher_api::server::{
     Answers, Attempt, Control, Delivered, Figures, Posted, Probed, SignIns, View,
 };
-use usher_api::wire::explain::Surroundings;
+use usher_api::wire::explain::{RoomSays, Surroundings};
 use usher_api::wire::rooms::RoomStatus;
 use usher_api::wire::state::session_skew;
 use usher_api::{Desired, Letter};
@@ -27,7 +27,7 @@ use usher_core::health::EndpointState;
 use usher_core::id::Id;
 use usher_core::probe::ProbeResult;
 use usher_core::region::Place;
-use usher_core::request::Headers;
+use usher_core::request::{Headers, Request};
 use usher_core::snapshot::{Counts, Lookup, Snapshot};
 use usher_core::time::Mono;
 use usher_edge::geo::Places;
@@ -37,6 +37,7 @@ use usher_edge::seal::Keys;
 use crate::attempts::Attempts;
 use crate::pins::Presented;
 use crate::probes::Probes;
+use crate::rooms::{self, RoomMetrics, Standing};
 use crate::webhooks::Webhooks;
 
 /// The node as the API sees it.
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
     sessions: Arc<Sessions>,
+    rooms: Arc<ArcSwap<Standing>>,
     sign_ins: Arc<SignIns>,
     registry: Mutex<Registry>,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Services {
     pub(crate) probes: Arc<Probes>,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) sign_ins: SignIns,
+    pub(crate) rooms: Arc<ArcSwap<Standing>>,
 }
 
 /// Configurations that came after the first.
@@ -90,6 +93,7 @@ impl Shared {
             sessions: Arc::clone(&sessions),
             version,
         }));
+        registry.register_collector(Box::new(RoomMetrics(Arc::clone(&services.rooms))));
         Arc::new(Shared {
             attempts: Attempts::new(Arc::clone(&plane)),
             plane,
@@ -103,6 +107,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             reloads,
             sessions,
+            rooms: services.rooms,
             sign_ins: Arc::new(services.sign_ins),
             registry: Mutex::new(registry),
         })
@@ -209,6 +214,10 @@ impl Surroundings for Around {
             table: Some(self.plane.pins()),
         })
     }
+
+    fn room(&self, request: &Request<'_>) -> Option<RoomSays> {
+        rooms::ask(&self.plane.rooms(), request)
+    }
 }
 
 impl Control for Shared {
@@ -299,9 +308,8 @@ impl Control for Shared {
         Arc::clone(&self.sign_ins)
     }
 
-    fn room(&self, _room: Id) -> Option<RoomStatus> {
-        // Nobody decides for a room yet: `usher_api::wire::rooms::SERVED` keeps them away.
-        None
+    fn room(&self, room: Id) -> Option<RoomStatus> {
+        self.rooms.load().get(&room).map(rooms::status)
     }
 
     fn figures(&self) -> Figures {

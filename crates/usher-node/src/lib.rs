@@ -15,6 +15,7 @@ pub mod notify;
 mod pid_file;
 pub mod pins;
 mod probes;
+pub mod rooms;
 pub mod settings;
 mod trust;
 mod wanted;

@@ -36,6 +36,7 @@ use usher_edge::probe::{self, Prober};
 use usher_edge::resolve::{self, Addresses, Lookup};
 use usher_edge::seal::Keys;
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair, TrustProfile};
+use usher_rooms::journal::JournalFault;
 use usher_store::StoreError;
 
 use crate::control::{Services, Shared};
@@ -45,6 +46,7 @@ use crate::listeners::{Listeners, Prepared};
 pub use crate::listeners::{Listening, Part};
 use crate::pid_file::PidFile;
 use crate::probes::Probes;
+use crate::rooms::{self, Journals, Keeper, Seals};
 use crate::settings::{self, Process};
 use crate::wanted::{Changed, Changes, Wanted};
 use crate::webhooks::{HAPPENED_MAX, Webhooks};
@@ -95,6 +97,15 @@ pub enum StartError {
     /// The file names another store than the one that is open.
     #[error("store.url changed: restart to use another store")]
     StoreMoved,
+    /// The file says otherwise whether waiting rooms are kept.
+    #[error("live_state.journal changed: restart to keep waiting rooms otherwise")]
+    JournalMoved,
+    /// The journals of waiting rooms are another process's, or cannot be.
+    #[error(transparent)]
+    Journal(#[from] JournalFault),
+    /// Waiting rooms have no thread to run on.
+    #[error("start the thread of the waiting rooms")]
+    Rooms(#[source] io::Error),
     /// What the file declares contradicts what the store keeps.
     #[error("the file and the store contradict each other: {}", .0.join("; "))]
     Contradiction(Vec<String>),
@@ -109,7 +120,10 @@ impl StartError {
     pub const fn is_fault_of_configuration(&self) -> bool {
         matches!(
             self,
-            StartError::Files(_) | StartError::StoreMoved | StartError::Contradiction(_)
+            StartError::Files(_)
+                | StartError::StoreMoved
+                | StartError::JournalMoved
+                | StartError::Contradiction(_)
         )
     }
 }
@@ -121,6 +135,8 @@ pub struct Node {
     front: Arc<Front>,
     process: Process,
     wanted: Wanted,
+    rooms: Keeper,
+    seals: Seals,
     /// The profiles whose files have been read.
     trusted: BTreeSet<TrustProfile>,
     listeners: Listeners,
@@ -154,14 +170,35 @@ impl Node {
         version: &'static str,
         estate: Option<Estate>,
     ) -> Result<Node, StartError> {
+        let journals = (process.journals()).map_or(Journals::Off, Journals::Folder);
+        let clock = estate.as_ref().map_or(0, |estate| estate.rooms_clock);
+        let rooms = Keeper::start(journals, estate.is_some(), clock);
+        let rooms = rooms.map_err(StartError::Rooms)?;
+        let node = Node::open(process, declared, places, version, estate, rooms.clone()).await;
+        if node.is_err() {
+            // Nobody came in: their journals say so.
+            rooms.close().await;
+        }
+        node
+    }
+
+    async fn open(
+        process: Process,
+        declared: Arc<Declared>,
+        places: Option<Arc<Places>>,
+        version: &'static str,
+        estate: Option<Estate>,
+        rooms: Keeper,
+    ) -> Result<Node, StartError> {
         let began = crate::wall();
         let pid_file = pid_file(process.pid_file.as_deref())?;
         let mut wanted = Wanted::open(Arc::clone(&declared), process.store.clone()).await?;
         let catalog = wanted.with(&declared).map_err(StartError::Contradiction)?;
         let trusted = trust::profiles(&catalog);
         let desired = Arc::new(ArcSwap::from_pointee(wanted.desired()));
-        let files = Files::load(&process, &catalog)?;
+        let files = Files::load(&process, &catalog, rooms.keeps())?;
         let access_log = open_log(&process)?;
+        let seals = Seals::new().with(files.keys.clone().filter(|_| rooms.keeps()));
         let workers = thread::available_parallelism().map_or(1, usize::from);
 
         let follows = estate.is_some();
@@ -170,6 +207,7 @@ impl Node {
             known,
             drains,
             addresses,
+            rooms_clock: _,
             sign_ins,
         } = estate.unwrap_or_default();
         let (of_api, of_front): (Vec<_>, Vec<_>) = listeners
@@ -181,7 +219,7 @@ impl Node {
             .with_known(known)
             .with_drains(drains);
         engine.handle(Input::Clock(crate::wall()), Mono::ZERO);
-        engine.handle(Input::Catalog(catalog), Mono::ZERO);
+        engine.handle(Input::Catalog(Arc::clone(&catalog)), Mono::ZERO);
         let mut outputs: Vec<Output> = std::iter::from_fn(|| engine.poll_output()).collect();
         let published = outputs
             .iter()
@@ -203,6 +241,7 @@ impl Node {
             addresses: Arc::clone(&addresses),
             workers,
         });
+        open_rooms(&plane, &rooms, &seals, &catalog).await?;
         let front = Arc::new(Front::start(&plane)?);
         if follows {
             front.hold();
@@ -266,6 +305,7 @@ impl Node {
                 probes,
                 webhooks,
                 sign_ins: SignIns::inherited(sign_ins.iter().map(String::as_str), plane.now()),
+                rooms: rooms.watch(),
             },
             ready.clone(),
         );
@@ -287,6 +327,8 @@ impl Node {
             front,
             process,
             wanted,
+            rooms,
+            seals,
             trusted,
             listeners,
             listening: Vec::new(),
@@ -323,6 +365,7 @@ impl Node {
     /// That process does not wait any more. Nothing has been accepted.
     pub fn take_over(&self, predecessor: &Predecessor) -> Result<(), HandoverError> {
         predecessor.ready(&self.taken)?;
+        self.rooms.take_over();
         self.front.open();
         self.api_open.send_replace(true);
         Ok(())
@@ -361,6 +404,7 @@ impl Node {
             known,
             drains: drains(&self.plane.snapshot()),
             addresses,
+            rooms_clock: self.rooms.clock(),
             sign_ins: self.shared.sign_ins().bequest(self.plane.now()),
         };
         // Its place is one process's at a time; the other one waits for it.
@@ -374,6 +418,8 @@ impl Node {
     pub async fn leave(mut self, heir: &Heir, mut hurry: impl AsyncFnMut()) {
         self.pid_file.iter_mut().for_each(PidFile::leave);
         self.shared.begin_stop();
+        // First: the other process has accepted visitors who wait for their rooms to be its own.
+        self.rooms.close().await;
         let settings::Shutdown {
             grace,
             handover_grace,
@@ -431,7 +477,9 @@ impl Node {
             tell(places.as_deref());
         }
         self.plane.locate_with(places);
-        self.plane.seal_with(prepared.files.keys);
+        let keys = prepared.files.keys;
+        self.seals = self.seals.with(keys.clone().filter(|_| self.rooms.keeps()));
+        self.plane.seal_with(keys);
         if let Some(access_log) = prepared.access_log {
             self.plane.log_to(access_log);
         }
@@ -452,13 +500,22 @@ impl Node {
         self.wanted.declare(declared);
         self.shared.want(self.wanted.desired());
         self.trusted = trust::profiles(&catalog);
-        self.publish(catalog).await;
+        self.enforce(catalog).await?;
         self.process = process;
         self.listening = self.open_listeners();
         self.shared
             .reloads()
             .applied
             .fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts a catalog in force: rooms before traffic, and rooms that are no more after it.
+    async fn enforce(&self, catalog: Arc<Catalog>) -> Result<(), StartError> {
+        open_rooms(&self.plane, &self.rooms, &self.seals, &catalog).await?;
+        let rooms = catalog.draft().rooms.iter().map(|room| room.id).collect();
+        self.publish(catalog).await;
+        self.rooms.keep_only(rooms).await;
         Ok(())
     }
 
@@ -495,12 +552,12 @@ impl Node {
             self.trusted = profiles;
         }
         if self.plane.keys().is_none() {
-            let keys = pins::keys(&self.process.seal, &catalog);
+            let keys = pins::keys(&self.process.seal, &catalog, self.rooms.keeps());
             let keys = keys.map_err(|fault| StartError::Files(vec![fault]))?;
+            self.seals = self.seals.with(keys.clone().filter(|_| self.rooms.keeps()));
             self.plane.seal_with(keys);
         }
-        self.publish(catalog).await;
-        Ok(())
+        self.enforce(catalog).await
     }
 
     /// Takes the store back, after a process that was to take this one's place did not.
@@ -541,9 +598,15 @@ impl Node {
         if process.store.as_ref() != self.wanted.place() {
             return Err(StartError::StoreMoved);
         }
+        if process.journal != self.process.journal {
+            return Err(StartError::JournalMoved);
+        }
         let catalog = self.wanted.with(declared);
         let catalog = catalog.map_err(StartError::Contradiction)?;
-        let files = Files::load(process, &catalog)?;
+        if !catalog.draft().rooms.is_empty() {
+            self.rooms.claim().await?;
+        }
+        let files = Files::load(process, &catalog, self.rooms.keeps())?;
         let access_log = if process.access_log == self.process.access_log {
             None
         } else {
@@ -592,6 +655,7 @@ impl Node {
             },
             () = now => tracing::warn!("second signal: {} cut", open()),
         }
+        self.rooms.close().await;
         self.wanted.release().await;
         self.end();
     }
@@ -607,6 +671,21 @@ impl Node {
         });
         self.listeners.listening().chain(api).collect()
     }
+}
+
+/// Has the rooms of `catalog` in their places, and the front ask them.
+async fn open_rooms(
+    plane: &Plane,
+    keeper: &Keeper,
+    seals: &Seals,
+    catalog: &Catalog,
+) -> Result<(), StartError> {
+    if !catalog.draft().rooms.is_empty() {
+        keeper.claim().await?;
+    }
+    let standing = keeper.place(rooms::wanted(catalog)).await;
+    plane.open_rooms(rooms::of_front(catalog, &standing, seals));
+    Ok(())
 }
 
 /// Every endpoint that was seen being turned off, and when.
@@ -650,7 +729,11 @@ struct Files {
 }
 
 impl Files {
-    fn load(process: &Process, catalog: &Arc<Catalog>) -> Result<Files, StartError> {
+    fn load(
+        process: &Process,
+        catalog: &Arc<Catalog>,
+        keeps_rooms: bool,
+    ) -> Result<Files, StartError> {
         let pairs = process.certificates.iter();
         let pairs: Vec<KeyPair> = pairs
             .map(|files| KeyPair {
@@ -665,7 +748,7 @@ impl Files {
                 certificates,
                 clients,
                 // Last: it may make a file, which only a node that serves is in need of.
-                keys: pins::keys(&process.seal, catalog).map_err(StartError::Key)?,
+                keys: pins::keys(&process.seal, catalog, keeps_rooms).map_err(StartError::Key)?,
             }),
             (certificates, clients) => {
                 let faults = [certificates.err(), clients.err()];

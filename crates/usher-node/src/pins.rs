@@ -15,13 +15,18 @@ use usher_edge::seal::{KEY_FILE_NAME, Keys};
 
 use crate::settings::Seal;
 
-/// The keys that `catalog` needs. Only where something pins by cookie: a node without sessions
-/// writes no file.
+/// The keys that `catalog` needs. Only where something pins by cookie, or where there are waiting
+/// rooms that outlive the process (`keeps_rooms`): a node without sessions writes no file.
 ///
 /// # Errors
 /// A file of keys that cannot be read, made or used.
-pub(crate) fn keys(seal: &Seal, catalog: &Catalog) -> Result<Option<Arc<Keys>>, FileFault> {
-    if !pins_by_cookie(catalog) {
+pub(crate) fn keys(
+    seal: &Seal,
+    catalog: &Catalog,
+    keeps_rooms: bool,
+) -> Result<Option<Arc<Keys>>, FileFault> {
+    let of_rooms = keeps_rooms && !catalog.draft().rooms.is_empty();
+    if !of_rooms && !pins_by_cookie(catalog) {
         return Ok(None);
     }
     let keys = match seal {

@@ -6,7 +6,7 @@
 //! relative to the working directory of the process by the time they get here.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use usher_api::access::{Secret, Token};
@@ -30,6 +30,9 @@ pub struct Process {
     pub api: Option<Api>,
     /// Where what the API creates is kept. `None` (the default): nothing can be created.
     pub store: Option<Place>,
+    /// Whether waiting rooms write down beside the store what they decide, so that a restart forgets
+    /// nobody. Default true; without a store nothing is written.
+    pub journal: bool,
     /// Whether notifications may be posted to private addresses. Default false.
     pub post_privately: bool,
     /// One line for each finished request. `None`: none is written. Default: JSON to stdout.
@@ -49,6 +52,14 @@ impl Process {
     pub fn listens(&self) -> bool {
         self.listen != Listen::default() || self.api.is_some()
     }
+
+    /// The folder where waiting rooms write; `None` when they keep everything in memory.
+    #[must_use]
+    pub fn journals(&self) -> Option<PathBuf> {
+        let Place::Sqlite(database) = self.store.as_ref().filter(|_| self.journal)?;
+        let beside = database.parent().unwrap_or(Path::new("."));
+        Some(beside.join("live"))
+    }
 }
 
 impl Default for Process {
@@ -60,6 +71,7 @@ impl Default for Process {
             seal: Seal::default(),
             api: None,
             store: None,
+            journal: true,
             post_privately: false,
             access_log: Some(AccessLog::default()),
             shutdown: Shutdown::default(),

@@ -54,6 +54,9 @@ pub struct Estate {
     /// Of endpoints that are hostnames: a name server that is silent at the wrong moment must not
     /// take them out of service.
     pub(crate) addresses: Vec<(String, Vec<IpAddr>)>,
+    /// What the clocks of waiting rooms show, ms since the Unix epoch; 0 where there is none. It may
+    /// be later than what the system says, and never goes back.
+    pub(crate) rooms_clock: u64,
     /// People who are signed in to the dashboard, each as `SignIns` writes it.
     pub(crate) sign_ins: Vec<String>,
 }

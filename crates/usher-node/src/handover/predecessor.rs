@@ -136,6 +136,10 @@ pub(super) fn estate(line: &Line) -> Result<Estate, HandoverError> {
                     }
                 }
             }
+            "rooms" => {
+                let clock = words.next().and_then(|clock| clock.parse().ok());
+                estate.rooms_clock = clock.unwrap_or(0);
+            }
             "sign-ins" => estate.sign_ins.extend(lines.map(str::to_owned)),
             "end" => break,
             _ => {}

@@ -178,6 +178,7 @@ fn give(line: &Line, estate: &Estate) -> io::Result<()> {
         format!("{host}{}", addresses.collect::<String>())
     });
     list(line, "addresses", addresses)?;
+    line.send(&format!("rooms {}", estate.rooms_clock), &[])?;
     list(line, "sign-ins", estate.sign_ins.iter().cloned())?;
     line.send("end", &[])
 }
@@ -297,6 +298,7 @@ mod tests {
                 "a.example.com".to_owned(),
                 vec![wanted.ip(), [192, 0, 2, 1].into()],
             )],
+            rooms_clock: 1_790_000_000_456,
             sign_ins: vec!["a".repeat(PACKET_MAX / 4); 9],
         };
         let (ours, theirs) = lines();
@@ -313,6 +315,7 @@ mod tests {
         assert_eq!(given.known, estate.known);
         assert_eq!(given.drains, estate.drains);
         assert_eq!(given.addresses, estate.addresses);
+        assert_eq!(given.rooms_clock, estate.rooms_clock);
         assert_eq!(given.sign_ins, estate.sign_ins);
     }
 }
