@@ -30,7 +30,7 @@ use usher_core::catalog::{Address, EndpointIx};
 use usher_core::id::Id;
 use usher_core::probe::{Probe, ProbeResult};
 use usher_core::region::Place;
-use usher_core::request::Headers;
+use usher_core::request::{self, Headers};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
 use usher_store::Stamp;
@@ -41,7 +41,7 @@ use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::rest::{App, Desired, Letter, show_draft};
-use crate::wire::explain::{Surroundings, wall};
+use crate::wire::explain::{RoomSays, Surroundings, wall};
 use crate::wire::rooms::RoomStatus;
 use crate::wire::state::state;
 
@@ -166,6 +166,10 @@ impl Surroundings for View {
 
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a> {
         self.around.pins(headers)
+    }
+
+    fn room(&self, request: &request::Request<'_>) -> Option<RoomSays> {
+        self.around.room(request)
     }
 }
 

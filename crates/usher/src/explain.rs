@@ -1,18 +1,20 @@
 //! `usher explain`: where one request would go, and why.
 
 use serde_json::{Map, Value, json};
-use usher_api::wire::explain::{Question, Surroundings};
+use usher_api::wire::explain::{Question, RoomSays, Surroundings};
 use usher_api::wire::reader::Fault;
 use usher_core::affinity::Pins;
 use usher_core::catalog::EndpointIx;
 use usher_core::id::Id;
 use usher_core::region::Place;
-use usher_core::request::Headers;
+use usher_core::request::{Headers, Request};
 use usher_core::snapshot::{Counts, NoCounts, Snapshot};
 use usher_core::time::Mono;
 use usher_edge::geo::Places;
+use usher_edge::http::rooms::Rooms;
 use usher_edge::seal::Keys;
 use usher_node::pins::{Presented, known_keys};
+use usher_node::rooms;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -111,14 +113,21 @@ impl Arguments {
         let around = Around {
             places: loaded.places.map(|(_, places)| places),
             keys: known_keys(&loaded.process.seal),
+            rooms: rooms::presumed(&loaded.catalog, known_keys(&loaded.process.seal)),
         };
+        let has_rooms = !around.rooms.is_empty();
         let snapshot = Snapshot::presumed(loaded.catalog);
         let draw = usher_node::draw();
         let mut answer = question
             .answer(&snapshot, &around, Mono::ZERO, draw)
             .map_err(|faults| Ending::Change(told(&faults)))?;
         if let Some(steps) = answer["steps"].as_array_mut() {
-            let text = "no running node was asked: monitored endpoints count as healthy";
+            let text = match has_rooms {
+                true => {
+                    "no running node was asked: monitored endpoints count as healthy, waiting rooms as empty"
+                }
+                false => "no running node was asked: monitored endpoints count as healthy",
+            };
             steps.insert(0, json!({"step": "presumed", "text": text}));
         }
         Ok(answer)
@@ -129,6 +138,7 @@ impl Arguments {
 struct Around {
     places: Option<Arc<Places>>,
     keys: Option<Keys>,
+    rooms: Rooms,
 }
 
 impl Counts for Around {
@@ -157,6 +167,10 @@ impl Surroundings for Around {
             keys,
             table: None,
         })
+    }
+
+    fn room(&self, request: &Request<'_>) -> Option<RoomSays> {
+        rooms::ask(&self.rooms, request)
     }
 }
 

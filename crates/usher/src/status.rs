@@ -1,4 +1,4 @@
-//! `usher status`: what a running node thinks of its pools and endpoints.
+//! `usher status`: what a running node thinks of its pools, endpoints and waiting rooms.
 //!
 //! With `--watch` it asks each second, which is as often as the node's own page is told, and costs
 //! the node one answer. A node that is restarted, or that hands over, is asked until it is back.
@@ -112,6 +112,10 @@ fn changes(known: &mut BTreeMap<String, String>, state: &Value, back: bool) -> V
         }
         now.insert(format!("pool {name}"), own);
     }
+    for room in array(&state["rooms"]) {
+        let name = format!("waiting room {}", text(&room["name"]));
+        now.insert(name, (text(&room["status"]), text(&room["trouble"])));
+    }
     let mut lines: Vec<String> = back
         .then(|| "the node answers again".to_owned())
         .into_iter()
@@ -196,6 +200,36 @@ fn lines(state: &Value, colourful: bool) -> Vec<String> {
     }
     lines.push(String::new());
     lines.extend(pools.lines(0, colourful));
+
+    let rooms_there = array(&state["rooms"]);
+    if !rooms_there.is_empty() {
+        let mut rooms = Table::new(&[
+            "waiting room",
+            "status",
+            "seats",
+            "waiting",
+            "last minute",
+            "trouble",
+        ]);
+        for room in rooms_there {
+            let trouble = text(&room["trouble"]);
+            let tone = match (trouble.is_empty(), room["status"] == "queueing") {
+                (false, _) => Tone::Bad,
+                (true, true) => Tone::Warn,
+                (true, false) => Tone::Plain,
+            };
+            rooms.row([
+                (text(&room["name"]), Tone::Bold),
+                (text(&room["status"]), tone),
+                (text(&room["seats"]), Tone::Plain),
+                (text(&room["waiting"]), Tone::Plain),
+                (text(&room["admitted_last_minute"]), Tone::Plain),
+                (trouble, Tone::Bad),
+            ]);
+        }
+        lines.push(String::new());
+        lines.extend(rooms.lines(0, colourful));
+    }
     lines
 }
 
@@ -253,6 +287,8 @@ mod tests {
         let state = json!({
             "node": evil, "version": evil, "revision": evil,
             "load_balancers": [{"name": evil, "state": evil, "pools": [evil]}],
+            "rooms": [{"name": evil, "status": evil, "seats": evil, "waiting": evil,
+                       "admitted_last_minute": evil, "trouble": evil}],
             "pools": [{"name": evil, "state": evil, "reason": evil, "endpoints": [
                 {"name": evil, "address": evil, "port": evil, "state": evil, "reason": evil,
                  "weight": evil, "open_requests": evil}]}],
@@ -302,6 +338,8 @@ mod tests {
                     {"name": "b", "address": "192.0.2.1", "port": null, "state": "draining",
                      "reason": "draining", "weight": 0.5, "open_requests": 0, "sessions": 7,
                      "drain_seconds_left": 90}]}],
+            "rooms": [{"id": "1", "name": "sale", "status": "queueing", "seats": 200, "waiting": 1234,
+                       "admitted_last_minute": 57, "trouble": null}],
         });
         assert_eq!(
             lines(&state, false).join("\n"),
@@ -314,7 +352,10 @@ shop.example.com  degraded  eu, us
 pool / endpoint  state     address             weight  open  sessions  reason
 eu               degraded                                              1 of 2 endpoints is healthy
   a              healthy   [2001:db8::5]:9001  1       3     12        No failures
-  b              draining  192.0.2.1           0.5     0     7         draining, 1 min left"
+  b              draining  192.0.2.1           0.5     0     7         draining, 1 min left
+
+waiting room  status    seats  waiting  last minute  trouble
+sale          queueing  200    1234     57"
         );
     }
 }

@@ -12,14 +12,14 @@ use usher_core::affinity::{NoPins, Pins};
 use usher_core::catalog::{Catalog, Draft, EndpointIx};
 use usher_core::id::Id;
 use usher_core::region::Place;
-use usher_core::request::Headers;
+use usher_core::request::{Headers, Request};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::Mono;
 use usher_store::Kind;
 
 use super::Call;
 use super::desired::Parsed;
-use crate::wire::explain::{Question, Surroundings};
+use crate::wire::explain::{Question, RoomSays, Surroundings};
 
 /// What would move if `id` became `parsed`; if it were gone, without.
 pub(crate) fn moves(call: &Call, (kind, id): (Kind, Id), parsed: Option<Parsed>) -> Value {
@@ -157,5 +157,9 @@ impl Surroundings for Nobody {
 
     fn pins<'a>(&'a self, _: &'a dyn Headers) -> Box<dyn Pins + 'a> {
         Box::new(NoPins)
+    }
+
+    fn room(&self, _request: &Request<'_>) -> Option<RoomSays> {
+        None
     }
 }

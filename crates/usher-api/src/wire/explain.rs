@@ -19,6 +19,7 @@ use usher_core::region::Place;
 use usher_core::request::{Headers, Location, Request, Scheme};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
+use usher_rooms::door::{Fate, Foretold};
 
 use super::places::token;
 use super::reader::{Fault, nearest};
@@ -40,6 +41,20 @@ pub trait Surroundings: Counts {
 
     /// The pins of the visitor who sends `headers`.
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a>;
+
+    /// What the waiting room that owns the request would say of it, if one does.
+    fn room(&self, request: &Request<'_>) -> Option<RoomSays>;
+}
+
+/// What a waiting room would say of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoomSays {
+    /// The room's name.
+    pub name: String,
+    /// Status of its waiting answers.
+    pub status: u16,
+    /// What it would say.
+    pub foretold: Foretold,
 }
 
 struct Found<'a>(Box<dyn Pins + 'a>);
@@ -198,6 +213,11 @@ impl Question {
             time,
             draw,
         };
+        let whence = json!({"step": "location", "text": whence});
+        let room = around.room(&request);
+        if let Some(says) = room.as_ref().filter(|says| says.keeps_out()) {
+            return Ok(outside(says, whence, &snapshot, draw));
+        }
         let pins = Found(around.pins(&self.headers));
         let (decision, trace) = snapshot.explain(&request, around, &pins, now);
         let mut answer = outcome(&decision, &snapshot);
@@ -239,8 +259,15 @@ impl Question {
         answer["endpoints"] = endpoints.collect();
         let steps = trace.steps.iter();
         let steps = steps.map(|step| json!({"step": step.kind.as_str(), "text": step.text}));
-        let whence = json!({"step": "location", "text": whence});
-        answer["steps"] = [whence].into_iter().chain(steps).collect();
+        let of_room = room.as_ref().map(RoomSays::step);
+        answer["steps"] = [whence].into_iter().chain(of_room).chain(steps).collect();
+        if let Some(says) = &room {
+            answer["room"] = says.object();
+            // What becomes of it after that is told as ever.
+            if says.foretold.fate == Fate::Bypassed && answer["outcome"] == "forward" {
+                answer["outcome"] = json!("bypass");
+            }
+        }
         answer["seed"] = json!(draw);
         answer["revision"] = json!(snapshot.revision());
         Ok(answer)
@@ -292,6 +319,50 @@ impl Question {
         );
         (Location { country, ..node }, text)
     }
+}
+
+impl RoomSays {
+    fn keeps_out(&self) -> bool {
+        matches!(self.foretold.fate, Fate::Queued | Fate::Rejected)
+    }
+
+    fn object(&self) -> Value {
+        let Foretold { fate, position, .. } = &self.foretold;
+        json!({"name": self.name, "state": fate.word(), "position": position})
+    }
+
+    fn step(&self) -> Value {
+        let Foretold {
+            fate,
+            position,
+            why,
+        } = &self.foretold;
+        let what = match fate {
+            Fate::Bypassed | Fate::Untouched => "passes without a seat",
+            Fate::Active => "passes by its seat",
+            Fate::Admitted => "is let in",
+            Fate::Queued => "waits",
+            Fate::Rejected => "is turned away",
+        };
+        let place = position.map_or_else(String::new, |place| format!(" at place {place}"));
+        let text = format!("waiting room {}: {what}{place}: {why}", self.name);
+        json!({"step": "room", "text": text})
+    }
+}
+
+/// What is told of a request that no endpoint sees, because a waiting room keeps it out.
+fn outside(says: &RoomSays, whence: Value, snapshot: &Snapshot, draw: u64) -> Value {
+    let outcome = match says.foretold.fate {
+        Fate::Rejected => "reject",
+        _ => "wait",
+    };
+    json!({
+        "outcome": outcome, "status": says.status,
+        "load_balancer": null, "pool": null, "fallback": false, "endpoint": null, "retry": null,
+        "session": null, "room": says.object(), "pools": [], "endpoints": [],
+        "steps": [whence, says.step()],
+        "seed": draw, "revision": snapshot.revision(),
+    })
 }
 
 /// What the clock on the wall shows.

@@ -13,6 +13,7 @@
 //! A visitor asks for its own state by [`Door::state`], which is a poll like any other, or is told
 //! of it by [`Door::stand`] while a stream is open.
 
+mod foretell;
 mod kind;
 mod presence;
 
@@ -29,6 +30,7 @@ use usher_core::rules::condition::Condition;
 use usher_core::rules::facts::Facts;
 use usher_core::time::Wall;
 
+pub use self::foretell::{Fate, Foretold};
 pub use self::kind::{Json, Look};
 pub use self::presence::{FLUSH_MS, Presence};
 use crate::clock::Clock;

@@ -34,6 +34,20 @@ pub struct Bulletin {
     pub tally: Tally,
 }
 
+impl Bulletin {
+    /// Of a room where nobody is.
+    fn of_nobody(settings: Settings, now: u64) -> Bulletin {
+        Bulletin {
+            summary: Room::default().summary(&settings, now),
+            settings,
+            set_at: now,
+            moved: None,
+            degraded: false,
+            tally: Tally::default(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Order {
     Ask {
@@ -110,19 +124,19 @@ impl Desk {
     /// takes it for full: whoever can be answered from a cookie is, all else waits for the owner.
     #[must_use]
     pub fn new(settings: Settings, now: u64) -> (Post, Desk) {
-        let (sender, orders) = mpsc::channel(ORDERS_MAX);
         let full = Settings {
             total: 0,
             ..settings
         };
-        let bulletin = Arc::new(ArcSwap::from_pointee(Bulletin {
-            summary: Room::default().summary(&full, now),
+        Desk::with(Bulletin {
             settings,
-            set_at: now,
-            moved: None,
-            degraded: false,
-            tally: Tally::default(),
-        }));
+            ..Bulletin::of_nobody(full, now)
+        })
+    }
+
+    fn with(bulletin: Bulletin) -> (Post, Desk) {
+        let (sender, orders) = mpsc::channel(ORDERS_MAX);
+        let bulletin = Arc::new(ArcSwap::from_pointee(bulletin));
         let post = Post {
             orders: sender,
             bulletin: Arc::clone(&bulletin),
@@ -132,6 +146,13 @@ impl Desk {
 }
 
 impl Post {
+    /// The way to nobody: a room that is taken to be empty, for those who only want to know what it
+    /// would say.
+    #[must_use]
+    pub fn presumed(settings: Settings, now: u64) -> Post {
+        Desk::with(Bulletin::of_nobody(settings, now)).0
+    }
+
     /// The newest bulletin.
     #[must_use]
     pub fn bulletin(&self) -> Guard<Arc<Bulletin>> {
