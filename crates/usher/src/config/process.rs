@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
 use usher_api::access::{Permission, Product, Secret, Token};
 use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbuilt};
 use usher_api::wire::rooms;
@@ -42,7 +43,7 @@ pub(super) static ROOT: Shape = Shape {
         built("pools"),
         built("load_balancers"),
         unbuilt("nodes", &[]),
-        unbuilt("live_state", &["memory:"]),
+        built("live_state"),
         unbuilt("accounts", &[]),
         built("notifications"),
         rooms::SECTION,
@@ -160,6 +161,11 @@ static STORE: Shape = Shape {
     keys: &[built("url")],
 };
 
+static LIVE_STATE: Shape = Shape {
+    name: "live_state",
+    keys: &[built("url"), built("journal"), unbuilt("max_nodes", &["8"])],
+};
+
 static NOTIFICATIONS: Shape = Shape {
     name: "notifications",
     keys: &[built("allow_private")],
@@ -167,7 +173,7 @@ static NOTIFICATIONS: Shape = Shape {
 
 /// The shape of every object of these sections, for the reference.
 #[cfg(test)]
-pub(super) const SHAPES: [&Shape; 15] = [
+pub(super) const SHAPES: [&Shape; 16] = [
     &ROOT,
     &NODE,
     &LISTEN,
@@ -182,6 +188,7 @@ pub(super) const SHAPES: [&Shape; 15] = [
     &GEO,
     &SECRETS,
     &STORE,
+    &LIVE_STATE,
     &NOTIFICATIONS,
 ];
 
@@ -280,6 +287,9 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
             Ok(place) => process.store = Some(place),
             Err(fault) => url.fault(fault.to_string().trim_start_matches("store ")),
         }
+    }
+    if let Some(live) = section("live_state", &LIVE_STATE) {
+        process.journal = read_live_state(&live).unwrap_or(process.journal);
     }
     let notifications = section("notifications", &NOTIFICATIONS);
     process.post_privately = notifications.is_some_and(|it| it.flag_or("allow_private", false));
@@ -582,6 +592,31 @@ fn read_account(item: &Cursor<'_>) -> Option<String> {
         return None;
     }
     Some(text.to_owned())
+}
+
+/// Whether waiting rooms write down what they decide, if that is said.
+fn read_live_state(live: &Object<'_>) -> Option<bool> {
+    if let Some(url) = live.get("url") {
+        match url.text() {
+            Some("memory:") | None => {}
+            // What stands behind the scheme may hold a password.
+            Some(text) if text.starts_with("redis:") || text.starts_with("rediss:") => {
+                url.fault("redis is not built yet; use memory:");
+            }
+            Some(_) => url.fault("is not memory:"),
+        }
+    }
+    let journal = live.get("journal")?;
+    // YAML 1.1 readers spell the words as truth values.
+    match journal.value() {
+        Value::Bool(on) => Some(*on),
+        Value::String(word) if word == "off" => Some(false),
+        Value::String(word) if word == "on" => Some(true),
+        _ => {
+            journal.fault("is not one of on, off");
+            None
+        }
+    }
 }
 
 fn read_limits(object: &Object<'_>, limits: &mut Limits) {
