@@ -66,6 +66,7 @@ type HostMap = HashMap<Box<str>, BalancerIx, BuildHasherDefault<SipHasher13>>;
 struct Hosts {
     exact: HostMap,
     below: HostMap,
+    any: Option<BalancerIx>,
     /// The most labels of any name in `below`; a host of a thousand dots is not worth a thousand
     /// look-ups.
     below_labels_max: usize,
@@ -81,10 +82,15 @@ impl Hosts {
                 self.below_labels_max = self.below_labels_max.max(labels(name));
                 self.below.insert(name.as_str().into(), balancer);
             }
+            HostPattern::Any => self.any = Some(balancer),
         }
     }
 
     fn find(&self, host: &str) -> Option<BalancerIx> {
+        self.named(host).or(self.any)
+    }
+
+    fn named(&self, host: &str) -> Option<BalancerIx> {
         if let Some(&balancer) = self.exact.get(host) {
             return Some(balancer);
         }

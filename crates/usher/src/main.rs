@@ -13,6 +13,7 @@ mod remote;
 mod run;
 mod status;
 mod terminal;
+mod upstream;
 mod watch;
 mod yaml;
 
@@ -45,7 +46,7 @@ enum Command {
     Apply(apply::Arguments),
     /// Write what the API of a running node manages as a file for 'usher apply'
     Export(export::Arguments),
-    /// Show the pools and endpoints of a running node
+    /// Show the pools, endpoints and waiting rooms of a running node
     Status(status::Arguments),
     /// Start two endpoints and a load balancer to play with
     Demo(demo::Arguments),

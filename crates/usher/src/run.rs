@@ -1,4 +1,5 @@
-//! `usher run`: everything that the file names, in the foreground, until a signal ends it.
+//! `usher run`: everything that the file names, in the foreground, until a signal ends it. Or a
+//! waiting room before one upstream, without a file.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -11,8 +12,9 @@ use usher_node::notify::Notify;
 use usher_node::{Changes, Listening, Node, StartError};
 
 use crate::terminal::say;
+use crate::upstream::Upstream;
 use crate::watch::Watch;
-use crate::{Ending, config};
+use crate::{Ending, config, upstream};
 
 /// How often the file is looked at. A change is taken at the first look that finds it as the look
 /// before did, so within three of these when it is written in one go.
@@ -20,15 +22,23 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Example: `usher run --config usher.yaml`
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  usher run --config /etc/usher/usher.yaml
+#[command(group(clap::ArgGroup::new("what").args(["config", "upstream"]).required(true)))]
+#[command(after_help = "Examples:\n  usher run --config /etc/usher/usher.yaml
+  TOTAL_ACTIVE_USERS=10 SESSION_DURATION_SECONDS=30 usher run --upstream http://127.0.0.1:3000
 
 SIGHUP or a changed file reloads; SIGTERM or Ctrl-C stops and lets requests finish. SIGUSR1 opens
 the access log again after it was moved. SIGUSR2 starts the binary at the same path again and hands
-everything over to it.")]
+everything over to it.
+
+With --upstream there is no file: the environment says how many visitors are inside at once
+(TOTAL_ACTIVE_USERS) and how long a silent one keeps its seat (SESSION_DURATION_SECONDS). Everybody
+else waits in line, in the memory of this process.")]
 pub(crate) struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    upstream: upstream::Arguments,
     /// Write 'ready' to this open file descriptor, too
     #[arg(long, value_name = "N")]
     ready_fd: Option<i32>,
@@ -39,8 +49,22 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     start_log();
     gather_entropy();
     let program = Program::of_this_process();
+    let Some(config) = &arguments.config else {
+        let upstream = match Upstream::read(&arguments.upstream, &|name| std::env::var(name).ok()) {
+            Ok(upstream) => upstream,
+            Err(ending) => return ending,
+        };
+        let prepare = || {
+            let role = Role {
+                ready_fd: arguments.ready_fd,
+                ..Role::default()
+            };
+            Ok((upstream.load()?, role))
+        };
+        return serve(prepare, |_| ());
+    };
     let prepare = || {
-        let mut file = File::new(&arguments.config);
+        let mut file = File::new(config);
         let loaded = file.load().map_err(|faults| faults.ending())?;
         let predecessor = Predecessor::meet();
         let role = Role {

@@ -14,7 +14,7 @@ pub struct Balancer {
     pub name: String,
     /// The hosts that it answers for.
     pub host: HostPattern,
-    /// The zone it stands in, by name.
+    /// The zone it stands in, by name. Not looked at where it is for every host.
     pub zone: String,
     /// Free text.
     pub description: String,
@@ -109,13 +109,16 @@ impl Areas {
     }
 }
 
-/// Which hosts a load balancer answers for. An exact name beats a wildcard.
+/// Which hosts a load balancer answers for. An exact name beats a wildcard, and both beat the one
+/// that is for every host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// `shop.example.com`
     Exact(String),
     /// `*.example.com`: holds `example.com`; any name below it matches, itself does not.
     Below(String),
+    /// Every host. Nobody writes it: it is what stands before the one upstream of a command line.
+    Any,
 }
 
 impl HostPattern {
@@ -135,6 +138,7 @@ impl std::fmt::Display for HostPattern {
         match self {
             HostPattern::Exact(name) => f.write_str(name),
             HostPattern::Below(base) => write!(f, "*.{base}"),
+            HostPattern::Any => f.write_str("*"),
         }
     }
 }

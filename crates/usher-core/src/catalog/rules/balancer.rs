@@ -28,18 +28,8 @@ const DRAIN_SECS_MAX: f64 = 31_536_000.0;
 
 pub(super) fn check(balancer: &Balancer, known: &Known<'_>, at: &mut At<'_>) {
     at.free_text(&balancer.description);
-    let (HostPattern::Exact(base) | HostPattern::Below(base)) = &balancer.host;
-    let is_host = syntax::is_lower_hostname(base);
-    let rule = "is not a hostname, with or without \"*.\" before it";
-    at.syntax(Field::Name, "load balancer", &balancer.name, rule, is_host);
-    if !known.zones.contains(&balancer.zone.as_str()) {
-        at.missing(Field::Zone, "zone", &balancer.zone, &known.zones);
-    } else if is_host && !is_within(base, &balancer.zone) {
-        let error = CatalogError::OutsideZone {
-            found: balancer.name.clone(),
-            zone: balancer.zone.clone(),
-        };
-        at.fault(Field::Name, error);
+    if let HostPattern::Exact(base) | HostPattern::Below(base) = &balancer.host {
+        host(balancer, base, known, at);
     }
     pools(&balancer.pools, Field::Pools, &Field::Pool, known, at);
     at.exists(Field::Fallback, "pool", &balancer.fallback, &known.pools);
@@ -104,6 +94,22 @@ pub(super) fn check(balancer: &Balancer, known: &Known<'_>, at: &mut At<'_>) {
     for (place, rule) in rules.iter().enumerate() {
         let mode = rule.overrides.affinity.unwrap_or(affinity.mode);
         self::rule(rule, mode, &|part| Field::Rule { place, part }, known, at);
+    }
+}
+
+/// The host itself, and that it is in its zone.
+fn host(balancer: &Balancer, base: &str, known: &Known<'_>, at: &mut At<'_>) {
+    let is_host = syntax::is_lower_hostname(base);
+    let rule = "is not a hostname, with or without \"*.\" before it";
+    at.syntax(Field::Name, "load balancer", &balancer.name, rule, is_host);
+    if !known.zones.contains(&balancer.zone.as_str()) {
+        at.missing(Field::Zone, "zone", &balancer.zone, &known.zones);
+    } else if is_host && !is_within(base, &balancer.zone) {
+        let error = CatalogError::OutsideZone {
+            found: balancer.name.clone(),
+            zone: balancer.zone.clone(),
+        };
+        at.fault(Field::Name, error);
     }
 }
 
