@@ -21,18 +21,19 @@ use crate::{Ending, config};
 
 /// What is said of one upstream on the command line.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Arguments {
     /// The site, as scheme, host and port: it gets every request, from behind a waiting room
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// Where visitors come in [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", requires = "upstream")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
     listen: Option<SocketAddr>,
     /// Where the API listens, or 'off'; USHER_TOKEN is its token [default: 127.0.0.1:8788]
-    #[arg(long, value_name = "ADDRESS", requires = "upstream")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
     api: Option<String>,
     /// The waiting page, a mustache template; the built-in page without
-    #[arg(long, value_name = "FILE", requires = "upstream")]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
     page: Option<PathBuf>,
 }
 
@@ -135,12 +136,10 @@ impl Upstream {
         let loaded = config::load_text(&text.to_string(), &source);
         let mut loaded = loaded.map_err(|findings| wrong(findings.lines().collect()))?;
         let mut draft = loaded.catalog.draft().clone();
-        draft.zones.clear();
         for balancer in &mut draft.balancers {
             balancer.host = HostPattern::Any;
             balancer.name = HostPattern::Any.to_string();
             balancer.id = declared(Kind::Balancer, &balancer.name);
-            balancer.zone.clear();
         }
         for room in &mut draft.rooms {
             room.session = Duration::from_secs(self.session_secs.into());

@@ -214,9 +214,15 @@ impl Question {
             draw,
         };
         let whence = json!({"step": "location", "text": whence});
-        let room = around.room(&request);
+        // A visitor who is to come back over HTTPS is told so first.
+        let stays = self.scheme == Scheme::Https || !snapshot.redirects(&self.host);
+        let room = stays.then(|| around.room(&request)).flatten();
         if let Some(says) = room.as_ref().filter(|says| says.keeps_out()) {
-            return Ok(outside(says, whence, &snapshot, draw));
+            let mut answer = outside(says, whence, &snapshot, draw);
+            let balancer = snapshot.balancer_for(&self.host);
+            let name = balancer.map(|balancer| &snapshot.catalog().balancer(balancer).name);
+            answer["load_balancer"] = json!(name);
+            return Ok(answer);
         }
         let pins = Found(around.pins(&self.headers));
         let (decision, trace) = snapshot.explain(&request, around, &pins, now);

@@ -21,7 +21,7 @@ use super::reader::{Cursor, Key, Mode, Object, Shape, Word, built, declared, rea
 /// The one switch: while it is off, a file that declares a room and every call of the API about
 /// rooms are told that rooms are not built yet, because a room that is configured and lets everybody
 /// pass would be worse than none. Whoever makes the front ask the rooms turns it on.
-pub const SERVED: bool = false;
+pub const SERVED: bool = true;
 
 /// `waiting_rooms` in the file.
 pub const SECTION: Key = match SERVED {

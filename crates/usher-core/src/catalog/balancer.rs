@@ -14,7 +14,7 @@ pub struct Balancer {
     pub name: String,
     /// The hosts that it answers for.
     pub host: HostPattern,
-    /// The zone it stands in, by name. Not looked at where it is for every host.
+    /// The zone it stands in, by name.
     pub zone: String,
     /// Free text.
     pub description: String,

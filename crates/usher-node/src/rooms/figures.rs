@@ -103,7 +103,7 @@ const GAUGES: [(&str, &str, Read); 8] = [
 /// A number that is read from a tally.
 type Counted = fn(&Tally) -> u64;
 
-const COUNTERS: [(&str, &str, Counted); 7] = [
+const COUNTERS: [(&str, &str, Counted); 6] = [
     (
         "usher_room_admissions",
         "Visitors without a seat who got one",
@@ -123,11 +123,6 @@ const COUNTERS: [(&str, &str, Counted); 7] = [
         "usher_room_calls_missed",
         "Seats that were reserved for somebody who did not come in time",
         |tally| tally.missed,
-    ),
-    (
-        "usher_room_copies",
-        "Old copies of cookies that were seen",
-        |tally| tally.copies,
     ),
     (
         "usher_room_journal_commits",

@@ -404,10 +404,7 @@ impl Thread {
     async fn close(&mut self) {
         self.taking = None;
         let mut closing = JoinSet::new();
-        for (_, mut room) in self.rooms.drain() {
-            if let Owner::Comes(desk) = std::mem::replace(&mut room.owner, Owner::None) {
-                drop(desk);
-            }
+        for (_, room) in self.rooms.drain() {
             closing.spawn(async move { room.post_closed().await });
         }
         closing.join_all().await;

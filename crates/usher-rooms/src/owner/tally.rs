@@ -25,8 +25,6 @@ pub struct Tally {
     pub abandoned: u64,
     /// Seats that were reserved for somebody who did not come in time.
     pub missed: u64,
-    /// Old copies of cookies that were seen.
-    pub copies: u64,
     /// How long those waited who were let in from the line: by class, the last one without a bound.
     pub waits: [u64; WAITS_MS.len() + 1],
     /// The sum of these waits, ms.
@@ -71,7 +69,6 @@ impl Tally {
 
     /// A seat was told of at `now`, ms.
     pub(super) fn let_in(&mut self, seat: &Seat, now: u64) {
-        self.copies += u64::from(seat.copy_seen);
         if seat.how == Entry::Called {
             // A ticket is the moment of the arrival, in thousandths of a millisecond.
             let waited = now.saturating_sub(seat.ticket / 1000);

@@ -16,6 +16,7 @@ pub mod load;
 pub mod message;
 pub mod process;
 pub mod tls;
+pub mod visitor;
 pub mod websocket;
 pub mod wire;
 
@@ -25,6 +26,7 @@ pub use config::Config;
 pub use endpoint::Endpoint;
 pub use message::Message;
 pub use process::Usher;
+pub use visitor::Visitor;
 pub use wire::Wire;
 
 /// How long any single wait of a test may take. Longer than every deadline that a test configures.

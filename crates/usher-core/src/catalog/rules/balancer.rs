@@ -28,8 +28,21 @@ const DRAIN_SECS_MAX: f64 = 31_536_000.0;
 
 pub(super) fn check(balancer: &Balancer, known: &Known<'_>, at: &mut At<'_>) {
     at.free_text(&balancer.description);
-    if let HostPattern::Exact(base) | HostPattern::Below(base) = &balancer.host {
-        host(balancer, base, known, at);
+    let base = match &balancer.host {
+        HostPattern::Exact(base) | HostPattern::Below(base) => Some(base),
+        HostPattern::Any => None,
+    };
+    let is_host = base.is_none_or(|base| syntax::is_lower_hostname(base));
+    let rule = "is not a hostname, with or without \"*.\" before it";
+    at.syntax(Field::Name, "load balancer", &balancer.name, rule, is_host);
+    if !known.zones.contains(&balancer.zone.as_str()) {
+        at.missing(Field::Zone, "zone", &balancer.zone, &known.zones);
+    } else if is_host && base.is_some_and(|base| !is_within(base, &balancer.zone)) {
+        let error = CatalogError::OutsideZone {
+            found: balancer.name.clone(),
+            zone: balancer.zone.clone(),
+        };
+        at.fault(Field::Name, error);
     }
     pools(&balancer.pools, Field::Pools, &Field::Pool, known, at);
     at.exists(Field::Fallback, "pool", &balancer.fallback, &known.pools);
@@ -94,22 +107,6 @@ pub(super) fn check(balancer: &Balancer, known: &Known<'_>, at: &mut At<'_>) {
     for (place, rule) in rules.iter().enumerate() {
         let mode = rule.overrides.affinity.unwrap_or(affinity.mode);
         self::rule(rule, mode, &|part| Field::Rule { place, part }, known, at);
-    }
-}
-
-/// The host itself, and that it is in its zone.
-fn host(balancer: &Balancer, base: &str, known: &Known<'_>, at: &mut At<'_>) {
-    let is_host = syntax::is_lower_hostname(base);
-    let rule = "is not a hostname, with or without \"*.\" before it";
-    at.syntax(Field::Name, "load balancer", &balancer.name, rule, is_host);
-    if !known.zones.contains(&balancer.zone.as_str()) {
-        at.missing(Field::Zone, "zone", &balancer.zone, &known.zones);
-    } else if is_host && !is_within(base, &balancer.zone) {
-        let error = CatalogError::OutsideZone {
-            found: balancer.name.clone(),
-            zone: balancer.zone.clone(),
-        };
-        at.fault(Field::Name, error);
     }
 }
 
