@@ -48,7 +48,7 @@ enum Command {
     Export(export::Arguments),
     /// Show the pools, endpoints and waiting rooms of a running node
     Status(status::Arguments),
-    /// Start two endpoints and a load balancer to play with
+    /// Start two endpoints, a load balancer and a waiting room to play with
     Demo(demo::Arguments),
 }
 

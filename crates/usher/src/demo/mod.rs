@@ -1,4 +1,5 @@
-//! `usher demo`: two endpoints and a load balancer in one process, to see it work in a minute.
+//! `usher demo`: two endpoints, a load balancer and a waiting room in one process, to see it work in
+//! a minute.
 //!
 //! The load balancer is a real one, read from a real configuration text that is printed on demand;
 //! only the endpoints are made up. They listen on free ports of loopback.
@@ -91,6 +92,13 @@ pools:
 load_balancers:
   localhost: {{proxied: true, default_pools: [colours], fallback_pool: colours}}
   "*.localhost": {{proxied: true, default_pools: [colours], fallback_pool: colours}}
+waiting_rooms:
+  sale:
+    host: localhost
+    path: /sale
+    total_active_users: 1
+    new_users_per_minute: 60
+    usher: {{session_duration_seconds: 15, refresh_interval_seconds: 3}}
 "#
     )
 }
@@ -118,6 +126,11 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
         format!(
             "  endpoint green  http://{green}/   {}",
             dim("one of three")
+        ),
+        format!(
+            "  {}    http://localhost:{port}/sale   {}",
+            bold("waiting room"),
+            dim("one seat: open it in two browsers, and leave one alone for 15 s")
         ),
         String::new(),
         format!("  {}", bold("try")),

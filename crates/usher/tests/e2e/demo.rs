@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::support::process::Folder;
-use crate::support::{Usher, Wire, eventually};
+use crate::support::{Usher, Visitor, Wire, eventually};
 
 #[test]
 fn the_demonstration_shares_fails_over_and_takes_back() {
@@ -21,6 +21,16 @@ fn the_demonstration_shares_fails_over_and_takes_back() {
         (150..250).contains(&blue),
         "two of three requests: {blue} of 300"
     );
+
+    let sale = |visitor: &mut Visitor| {
+        let mut wire = usher.connect();
+        let answer = visitor.send_to("localhost", &mut wire, "GET", "/sale", "");
+        answer.field("usher-waiting-room").map(str::to_owned)
+    };
+    let (mut first, mut second) = (Visitor::new(), Visitor::new());
+    assert_eq!(sale(&mut first), None);
+    assert_eq!(sale(&mut second).as_deref(), Some("waiting; refresh=3"));
+    assert_eq!(sale(&mut first), None);
 
     let api = format!("http://{}", usher.address("api"));
     let status = || -> Value {

@@ -30,10 +30,22 @@ impl Visitor {
 
     /// The same with further header lines, each with its end.
     pub fn send(&mut self, wire: &mut Wire, method: &str, path: &str, lines: &str) -> Message {
+        self.send_to(HOST, wire, method, path, lines)
+    }
+
+    /// The same for another host.
+    pub fn send_to(
+        &mut self,
+        host: &str,
+        wire: &mut Wire,
+        method: &str,
+        path: &str,
+        lines: &str,
+    ) -> Message {
         let cookie = self.cookie.as_ref();
         let cookie = cookie.map_or_else(String::new, |cookie| format!("Cookie: {cookie}\r\n"));
         wire.send(format!(
-            "{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{cookie}{lines}\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{cookie}{lines}\r\n"
         ));
         let answer = wire.response_to(method);
         for given in answer.fields_named("set-cookie") {

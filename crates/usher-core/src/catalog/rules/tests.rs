@@ -280,6 +280,21 @@ fn each_rule_of_pools_and_endpoints() {
 }
 
 #[test]
+fn a_load_balancer_of_every_host_stands_in_a_zone_and_is_written_by_nobody() {
+    let any = |d: &mut Draft| d.balancers[0].host = HostPattern::Any;
+    assert_eq!(check(any), [""; 0]);
+    let homeless = check(move |d: &mut Draft| {
+        any(d);
+        d.balancers[0].zone = String::new();
+    });
+    assert!(
+        homeless[0].contains("zone \"\" does not exist"),
+        "{homeless:?}"
+    );
+    assert_ne!(HostPattern::parse("*"), HostPattern::Any);
+}
+
+#[test]
 fn each_rule_of_load_balancers_and_zones() {
     let host = |d: &mut Draft, name: &str| {
         d.balancers[0].name = name.to_owned();
