@@ -8,11 +8,12 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 const CORE: &str = "usher-core";
 
 /// Crate, and the crates of ours that it may depend on.
-const PICTURE: [(&str, &[&str]); 12] = [
+const PICTURE: [(&str, &[&str]); 13] = [
     (CORE, &[]),
     ("usher-sim", &[CORE]),
     ("usher-store", &[CORE]),
     ("usher-rooms", &[CORE]),
+    ("usher-pool", &[CORE]),
     ("usher-edge", &["usher-rooms", CORE]),
     ("usher-egress", &["usher-edge", CORE]),
     ("usher-cdp", &[]),
@@ -27,6 +28,7 @@ const PICTURE: [(&str, &[&str]); 12] = [
             "usher-egress",
             "usher-cdp",
             "usher-browsers",
+            "usher-pool",
             "usher-store",
             CORE,
         ],

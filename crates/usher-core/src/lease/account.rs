@@ -36,7 +36,47 @@ pub struct Account {
     used: (i64, u64),
 }
 
+/// What an account has, in the parts that a store keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Tokens for new sessions.
+    pub browsers: Bucket,
+    /// The last new sessions.
+    pub minute: Window,
+    /// Tokens for quick actions.
+    pub quick_actions: Bucket,
+    /// Sessions, and until when each counts unless it is confirmed.
+    pub slots: BTreeMap<SessionId, Wall>,
+    /// Days since 1970, and the milliseconds used on that day.
+    pub used: (i64, u64),
+}
+
 impl Account {
+    /// The account that [`Account::kept`] told of.
+    #[must_use]
+    pub fn of_kept(limits: Limits, kept: Kept) -> Account {
+        Account {
+            limits,
+            browsers: kept.browsers,
+            minute: kept.minute,
+            quick_actions: kept.quick_actions,
+            slots: kept.slots,
+            used: kept.used,
+        }
+    }
+
+    /// What it has, as a store keeps it.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        Kept {
+            browsers: self.browsers,
+            minute: self.minute.clone(),
+            quick_actions: self.quick_actions,
+            slots: self.slots.clone(),
+            used: self.used,
+        }
+    }
+
     /// An account that has nothing and has used nothing.
     #[must_use]
     pub fn new(limits: Limits, now: Wall) -> Account {
@@ -168,6 +208,12 @@ impl Account {
     /// The sessions that count. After [`Account::pass`].
     pub fn sessions(&self) -> impl ExactSizeIterator<Item = SessionId> + '_ {
         self.slots.keys().copied()
+    }
+
+    /// The time that it has used today. After [`Account::pass`].
+    #[must_use]
+    pub const fn used(&self) -> Duration {
+        Duration::from_millis(self.used.1)
     }
 
     /// What holds for it.

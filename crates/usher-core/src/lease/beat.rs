@@ -168,6 +168,24 @@ impl Queue {
         first.map_or(Duration::ZERO, |&(since, ..)| now.since(since))
     }
 
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The three numbers.
+    #[must_use]
+    pub const fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// How many were dropped because the queue was full.
     #[must_use]
     pub const fn dropped(&self) -> u64 {

@@ -19,7 +19,7 @@ use super::{Boot, BrowserId, Epoch, NodeId, RequestId, SessionId, Stock, pick};
 use crate::id::Id;
 use crate::time::Wall;
 
-pub use reap::{REAP_EVERY, Reaped};
+pub use reap::{GAP, REAP_EVERY, Reaped};
 
 /// A node that was not heard of for longer gives no browsers.
 pub const NODE_SUSPECT: Duration = Duration::from_secs(15);

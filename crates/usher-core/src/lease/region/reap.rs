@@ -17,7 +17,7 @@ use crate::time::Wall;
 /// How often a region is looked over.
 pub const REAP_EVERY: Duration = Duration::from_secs(5);
 /// A pause between two looks that is longer than this is a gap.
-const GAP: Duration = Duration::from_secs(15);
+pub const GAP: Duration = Duration::from_secs(15);
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
