@@ -24,5 +24,5 @@ pub use pool::{Answer, News, Pool};
 pub use settings::{Clock, Figures, JOBS_MAX, NEWS_MAX, Retention, Settings};
 pub use view::{
     AccountView, BrowserView, Connection, ConnectionId, Count, HISTORY_PAGE_MAX, NodeView,
-    SessionView,
+    Reconciled, SessionView,
 };

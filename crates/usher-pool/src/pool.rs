@@ -15,12 +15,14 @@ use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::limits::Limits;
 use usher_core::lease::refusal::Refusal;
-use usher_core::lease::region::{Denied, Ended, Kill, Picked, Reaped, Wish};
+use usher_core::lease::region::{Denied, Ended, Picked, Reaped, Wish};
 use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, SessionId, Stock};
 
 use crate::fault::PoolError;
 use crate::settings::Figures;
-use crate::view::{AccountView, BrowserView, ConnectionId, Count, NodeView, SessionView};
+use crate::view::{
+    AccountView, BrowserView, ConnectionId, Count, NodeView, Reconciled, SessionView,
+};
 
 /// What a pool answers, some time later.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> + Send + 'a>>;
@@ -145,7 +147,7 @@ pub trait Pool: Send + Sync {
         of: (NodeId, Boot),
         seq: u64,
         has: BTreeMap<BrowserId, (Phase, Epoch)>,
-    ) -> Answer<'_, Result<(Vec<Kill>, Vec<Ended>), Denied>>;
+    ) -> Answer<'_, Result<Reconciled, Denied>>;
 
     /// A node gives no browsers any more, or does again. Sessions stay.
     fn drain(&self, node: NodeId, draining: bool) -> Answer<'_, ()>;

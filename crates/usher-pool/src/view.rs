@@ -6,7 +6,7 @@ use std::time::Duration;
 use usher_core::id::Id;
 use usher_core::lease::browser::{Holder, Phase};
 use usher_core::lease::close::CloseReason;
-use usher_core::lease::region::Node;
+use usher_core::lease::region::{Ended, Kill, Node};
 use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId, Stock};
 use usher_core::time::Wall;
 
@@ -57,6 +57,15 @@ pub struct SessionView {
     pub connection: Option<Connection>,
     /// When it ended, and why.
     pub ended: Option<(Wall, CloseReason)>,
+}
+
+/// What came of a node's list of what it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// What it must end.
+    pub kills: Vec<Kill>,
+    /// Sessions of which it knows nothing any more.
+    pub ended: Vec<Ended>,
 }
 
 /// What an account has and may have.

@@ -372,8 +372,8 @@ impl World {
                 has.insert(BrowserId(1), (Phase::Ready, Epoch(3)));
                 let answer = pool.reconcile(of, seq, has.clone()).await.expect("asked");
                 let model = self.region.reconcile(of, seq, &has, now);
-                let tidy = |(kills, ended)| (by_id(kills), sorted(ended));
-                let (answer, model) = (answer.map(tidy), model.map(tidy));
+                let answer = answer.map(|told| (by_id(told.kills), sorted(told.ended)));
+                let model = model.map(|(kills, ended)| (by_id(kills), sorted(ended)));
                 assert_eq!(answer, model);
                 ended = model.map(|(_, ended)| ended).unwrap_or_default();
             }
@@ -388,6 +388,12 @@ impl World {
                 assert_eq!(answer, model);
                 // A gap moves what had begun ahead of the clock, and bills by that.
                 ended = model.ended;
+                // Claims that have run out are forgotten then, and no clock brings them back.
+                for account in self.accounts.values_mut() {
+                    let mut parts = account.kept();
+                    parts.slots.retain(|_, until| *until > now);
+                    *account = Account::of_kept(limits(), parts);
+                }
             }
             Step::Pass(millis) => self.kept.hand.pass(i64::from(millis)),
             Step::Back(millis) => self.kept.hand.pass(-i64::from(millis)),

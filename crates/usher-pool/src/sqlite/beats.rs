@@ -66,9 +66,7 @@ impl Desk<'_> {
                  AND browser.phase = h.phase AND browser.epoch = h.epoch",
             rows(length)
         );
-        let refreshed = self.bind(&sql, beats, length, |mut statement| {
-            Ok(statement.raw_execute()?)
-        })?;
+        let refreshed = self.bind(&sql, beats, length, |mut statement| statement.raw_execute())?;
         if refreshed == beats.len() {
             return Ok(refreshed as u64);
         }

@@ -11,20 +11,51 @@ use crate::fault::Fault;
 use crate::view::ConnectionId;
 use usher_core::lease::browser::Phase;
 
-/// Chooses and marks: nodes that give browsers, the nearest first and equals shuffled by the draw;
-/// of their ready browsers the first eight; of these one, by the draw. ?4 and ?5 are of the draw,
-/// and small enough that no product overflows.
+/// Chooses and marks. Walks the nodes that give browsers, the nearest first, and those that are
+/// equally near from one of them on, which the draw says and so the heat goes round; takes the first
+/// eight ready browsers that it meets, and of these one by the draw. No node is looked at that the
+/// walk does not come to. The limits without end keep the engine from leaving the order out.
+///
+/// ?1 is now, ?2 the moment that a node was heard of at the earliest, ?3 the stock; ?4 and ?5 are
+/// of the draw, and small enough that no product overflows.
 const PICK: &str = "
+    WITH near(far) AS (
+        SELECT distance_us FROM node INDEXED BY node_gives
+        WHERE lost = 0 AND draining = 0 AND quarantined = 0 AND heard >= ?2
+        ORDER BY distance_us LIMIT 1
+    ), low(id) AS (
+        SELECT min(id) FROM node INDEXED BY node_gives
+        WHERE lost = 0 AND draining = 0 AND quarantined = 0
+            AND distance_us = (SELECT far FROM near)
+    ), high(id) AS (
+        SELECT max(id) FROM node INDEXED BY node_gives
+        WHERE lost = 0 AND draining = 0 AND quarantined = 0
+            AND distance_us = (SELECT far FROM near)
+    ), first(id) AS (
+        SELECT low.id + ?5 % (high.id - low.id + 1) FROM low, high
+    ), walk(id) AS (
+        SELECT id FROM (
+            SELECT id FROM node INDEXED BY node_gives
+            WHERE lost = 0 AND draining = 0 AND quarantined = 0 AND heard >= ?2
+                AND distance_us = (SELECT far FROM near) AND id >= (SELECT id FROM first)
+            ORDER BY id LIMIT -1)
+        UNION ALL SELECT id FROM (
+            SELECT id FROM node INDEXED BY node_gives
+            WHERE lost = 0 AND draining = 0 AND quarantined = 0 AND heard >= ?2
+                AND distance_us = (SELECT far FROM near) AND id < (SELECT id FROM first)
+            ORDER BY id LIMIT -1)
+        UNION ALL SELECT id FROM (
+            SELECT id FROM node INDEXED BY node_gives
+            WHERE lost = 0 AND draining = 0 AND quarantined = 0 AND heard >= ?2
+                AND distance_us > (SELECT far FROM near)
+            ORDER BY distance_us, id LIMIT -1)
+    )
     UPDATE browser SET phase = 2, epoch = epoch + 1, since = ?1, commanded = ?1
     WHERE phase = 1 AND key = (
         SELECT key FROM (
-            SELECT b.key AS key FROM (
-                SELECT id FROM node
-                WHERE lost = 0 AND draining = 0 AND quarantined = 0 AND heard >= ?2
-                ORDER BY distance_us, (id * ?4 + ?5) % 2147483647
-            ) n CROSS JOIN browser b INDEXED BY browser_ready
+            SELECT b.key AS key FROM walk CROSS JOIN browser b INDEXED BY browser_ready
             ON b.phase = 1 AND b.stock = ?3
-                AND b.key BETWEEN n.id << 32 AND (n.id << 32) + 4294967295
+                AND b.key BETWEEN walk.id << 32 AND (walk.id << 32) + 4294967295
             LIMIT ?6
         ) ORDER BY ((key & 4294967295) * ?4 + (key >> 32) + ?5) % 2147483647 LIMIT 1
     ) RETURNING key, epoch";

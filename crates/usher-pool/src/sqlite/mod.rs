@@ -35,13 +35,15 @@ use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::limits::Limits;
 use usher_core::lease::refusal::Refusal;
-use usher_core::lease::region::{Denied, Ended, Kill, Picked, Reaped, Wish};
+use usher_core::lease::region::{Denied, Ended, Picked, Reaped, Wish};
 use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, SessionId, Stock};
 
 use crate::fault::{Fault, PoolError};
 use crate::pool::{Answer, News, Pool};
 use crate::settings::{Clock, Figures, JOBS_MAX, NEWS_MAX, Settings};
-use crate::view::{AccountView, BrowserView, ConnectionId, Count, NodeView, SessionView};
+use crate::view::{
+    AccountView, BrowserView, ConnectionId, Count, NodeView, Reconciled, SessionView,
+};
 use desk::{Desk, Keys};
 use inbox::{Inbox, Job, Reply, Task};
 use open::Database;
@@ -393,7 +395,7 @@ impl Pool for Sqlite {
         of: (NodeId, Boot),
         seq: u64,
         has: BTreeMap<BrowserId, (Phase, Epoch)>,
-    ) -> Answer<'_, Result<(Vec<Kill>, Vec<Ended>), Denied>> {
+    ) -> Answer<'_, Result<Reconciled, Denied>> {
         Box::pin(self.ask(Left::Matters, move |desk| desk.reconcile(of, seq, &has)))
     }
 

@@ -11,6 +11,7 @@ use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, Stock};
 
 use super::desk::{Desk, keys_of, node_of, stock_number};
 use crate::fault::Fault;
+use crate::view::Reconciled;
 
 impl Desk<'_> {
     pub(super) fn register(
@@ -99,7 +100,7 @@ impl Desk<'_> {
         (node, boot): (NodeId, Boot),
         seq: u64,
         has: &BTreeMap<BrowserId, (Phase, Epoch)>,
-    ) -> Result<Result<(Vec<Kill>, Vec<Ended>), Denied>, Fault> {
+    ) -> Result<Result<Reconciled, Denied>, Fault> {
         if !self.hear(node, boot)? {
             return Ok(Err(Denied::StaleBoot(node)));
         }
@@ -135,7 +136,7 @@ impl Desk<'_> {
                 });
             }
         }
-        Ok(Ok((kills, ended)))
+        Ok(Ok(Reconciled { kills, ended }))
     }
 
     pub(super) fn drain(&mut self, node: NodeId, draining: bool) -> Result<(), Fault> {
