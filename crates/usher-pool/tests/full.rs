@@ -22,7 +22,7 @@ use usher_pool::{Clock, Fault, Pool, Settings};
 const CHILD: &str = "USHER_POOL_TEST_FULL";
 
 /// Blocks of 512 bytes that a file may have in one process.
-const FILE_BLOCKS: u32 = 800;
+const FILE_BLOCKS: u32 = 512;
 
 #[test]
 fn a_file_that_may_not_grow() {

@@ -130,7 +130,10 @@ impl Account {
         if !wait.is_zero() || !self.browsers.take() {
             return Err(Refusal::Rate { wait });
         }
-        self.minute.grant(now);
+        // Nobody asks for moments that no limit is for.
+        if self.limits.browsers_a_minute.is_some() {
+            self.minute.grant(now);
+        }
         self.slots.insert(session, now.after(SLOT_UNCONFIRMED));
         Ok(())
     }

@@ -52,6 +52,9 @@ impl Window {
     /// Counts one.
     pub fn grant(&mut self, now: Wall) {
         self.grants.push_back(now);
+        if self.grants.len() > GRANTS_MAX as usize {
+            self.grants.pop_front();
+        }
     }
 
     /// Takes one back that bought nothing: the youngest.
