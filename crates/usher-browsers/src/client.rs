@@ -137,6 +137,36 @@ pub struct Client {
     events: VecDeque<Event>,
     event_bytes: usize,
     windows: u32,
+    judging: Option<Judging>,
+}
+
+/// Which requests of a page are let through, and what a server that asks for a password is told.
+#[derive(Clone)]
+pub struct Judging {
+    /// The page's own frame, whose document is always let through.
+    pub frame: String,
+    /// Kinds that are refused; the browser's words, in any case.
+    pub reject: Vec<String>,
+    /// The only kinds that are let through, if any are named.
+    pub allow: Vec<String>,
+    /// Name and password, told once: who asks again is not satisfied with them.
+    pub credentials: Option<(String, String)>,
+}
+
+impl std::fmt::Debug for Judging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Judging")
+            .field("frame", &self.frame)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Judging {
+    fn lets(&self, kind: &str, frame: &str) -> bool {
+        let named = |kinds: &[String]| kinds.iter().any(|one| one.eq_ignore_ascii_case(kind));
+        let own = frame == self.frame && kind == "Document";
+        own || (!named(&self.reject) && (self.allow.is_empty() || named(&self.allow)))
+    }
 }
 
 impl Client {
@@ -151,6 +181,7 @@ impl Client {
             events: VecDeque::new(),
             event_bytes: 0,
             windows: 0,
+            judging: None,
         }
     }
 
@@ -159,6 +190,11 @@ impl Client {
     pub fn into_pipe(self) -> (UnixStream, bool) {
         let amid = self.buffer.last().is_some_and(|&byte| byte != 0);
         (self.socket, amid)
+    }
+
+    /// From here on requests that are held up (`Fetch.enable`) are judged by this.
+    pub fn judge(&mut self, judging: Judging) {
+        self.judging = Some(judging);
     }
 
     /// Asks `method` of the part `session` (the browser itself when empty) and reads the answer.
@@ -293,7 +329,7 @@ impl Client {
             });
         } else if let Some(method) = message.method {
             let session = message.session_id.unwrap_or_default();
-            reaction = Reaction::to(&method, &session, message.params)?;
+            reaction = Reaction::to(&method, &session, message.params, self.judging.as_mut())?;
             let event = Event {
                 method: method.into_owned(),
                 session: session.into_owned(),
@@ -323,6 +359,9 @@ impl Client {
                 }
                 self.tell("", "Target.closeTarget", json!({"targetId": window}))
                     .await?;
+            }
+            Some(Reaction::Say(session, method, params)) => {
+                self.tell(&session, method, params).await?;
             }
             None => {}
         }
@@ -371,6 +410,8 @@ enum Reaction {
     Dismiss(String),
     /// This window is closed.
     Close(String),
+    /// This is said to this part.
+    Say(String, &'static str, serde_json::Value),
 }
 
 impl Reaction {
@@ -378,6 +419,7 @@ impl Reaction {
         method: &str,
         session: &str,
         params: Option<&RawValue>,
+        judging: Option<&mut Judging>,
     ) -> Result<Option<Reaction>, serde_json::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -404,7 +446,61 @@ impl Reaction {
                 let opened = r#type == "page" && opener_id.is_some();
                 Ok(opened.then_some(Reaction::Close(target_id)))
             }
+            "Fetch.requestPaused" | "Fetch.authRequired" => {
+                let held: Held = serde_json::from_str(params.unwrap_or(EMPTY).get())?;
+                let answer = judging.map(|judging| held.answer(judging, method));
+                Ok(
+                    answer
+                        .map(|(method, params)| Reaction::Say(session.to_owned(), method, params)),
+                )
+            }
             _ => Ok(None),
+        }
+    }
+}
+
+/// A request that waits for a word.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Held {
+    request_id: String,
+    frame_id: String,
+    resource_type: String,
+    auth_challenge: Option<Challenge>,
+}
+
+#[derive(Deserialize)]
+struct Challenge {
+    #[serde(default)]
+    source: String,
+}
+
+impl Held {
+    fn answer(&self, judging: &mut Judging, method: &str) -> (&'static str, serde_json::Value) {
+        let id = &self.request_id;
+        if method == "Fetch.authRequired" {
+            let server = self
+                .auth_challenge
+                .as_ref()
+                .is_some_and(|asks| asks.source == "Server");
+            // Never to the proxy, and not twice.
+            let known = judging.credentials.take().filter(|_| server);
+            let response = match known {
+                Some((username, password)) => json!({
+                    "response": "ProvideCredentials",
+                    "username": username,
+                    "password": password,
+                }),
+                None => json!({"response": "CancelAuth"}),
+            };
+            let params = json!({"requestId": id, "authChallengeResponse": response});
+            return ("Fetch.continueWithAuth", params);
+        }
+        if judging.lets(&self.resource_type, &self.frame_id) {
+            ("Fetch.continueRequest", json!({"requestId": id}))
+        } else {
+            let params = json!({"requestId": id, "errorReason": "BlockedByClient"});
+            ("Fetch.failRequest", params)
         }
     }
 }

@@ -32,9 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn html(text: &str) -> Screenshot {
     let mut order = Screenshot::of(Content::Html(text.to_owned()));
-    order.until = vec![Until::Load];
+    order.visit.until = vec![Until::Load];
     order.action_ms = 20_000;
-    (order.viewport.width, order.viewport.height) = (400, 300);
+    (order.visit.viewport.width, order.visit.viewport.height) = (400, 300);
     order
 }
 
@@ -127,7 +127,7 @@ async fn what_a_page_does_to_itself_is_told() {
     // What never loads is over in time, and can be drawn as it is.
     let hangs = "<img src='http://example.com/never'><script>for (;;);</script>";
     let mut order = html(hangs);
-    order.load_ms = 300;
+    order.visit.load_ms = 300;
     let fault = page::screenshot(&mut browser.client, &order)
         .await
         .unwrap_err();
@@ -252,6 +252,194 @@ async fn hear(heard: &mut mpsc::UnboundedReceiver<String>, wanted: &str) {
         tokio::time::timeout(PATIENCE, found).await.is_ok(),
         "nobody asked {wanted}"
     );
+}
+
+/// An exit that is the web: it answers what is asked of it, and keeps what that was.
+#[derive(Clone)]
+struct Web(mpsc::UnboundedSender<String>);
+
+const PAGE: &str = "<!doctype html><title>p</title><body style='margin:0;background:rgb(9,9,9)'>\
+    <div id=box style='position:absolute;left:5px;top:900px;width:30px;height:20px;background:rgb(1,2,3)'></div>\
+    <script>setTimeout(() => document.body.append(document.createElement('late-one')), 200)</script>";
+
+impl Exit for Web {
+    fn open(&self, _: BrowserId, listener: TcpListener) -> Box<dyn Way> {
+        let told = self.0.clone();
+        let task = tokio::spawn(async move {
+            let mut silent = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = vec![0; 8192];
+                let len = stream.read(&mut head).await.unwrap_or(0);
+                let head = String::from_utf8_lossy(&head[..len]).into_owned();
+                let path = head.split(' ').nth(1).unwrap_or_default();
+                let path = path.trim_start_matches("http://example.com").to_owned();
+                let (status, body) = match path.as_str() {
+                    "/image" => ("200 OK", String::new()),
+                    "/with-image" => ("200 OK", "<img src=/image>".to_owned()),
+                    "/with-silence" => ("200 OK", "<p>x<img src=/silence>".to_owned()),
+                    "/silence" => {
+                        silent.push(stream);
+                        let _ = told.send(head);
+                        continue;
+                    }
+                    "/secret" if !head.contains("Authorization: Basic dTpw") => {
+                        ("401 No\r\nWWW-Authenticate: Basic realm=x", String::new())
+                    }
+                    _ => ("200 OK", PAGE.to_owned()),
+                };
+                let len = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len}\r\n\
+                     Connection: close\r\n\r\n{body}"
+                );
+                let _ = told.send(head);
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Box::new(Cut(task, Arc::new(AtomicBool::new(false))))
+    }
+}
+
+/// A picture's width and height.
+fn size(png: &[u8]) -> (u32, u32) {
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+#[tokio::test]
+async fn an_order_is_carried_out_as_it_was_given() {
+    let _turn = machine::turn().await;
+    let machine = Machine::new(Kind::Sandbox);
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let Some(launcher) = machine.launcher(Box::new(Web(told))).await else {
+        return;
+    };
+    let mut browser = launcher.start(BrowserId(1)).await.unwrap();
+    let client = &mut browser.client;
+    let of = |path: &str| {
+        let mut order = html("");
+        order.visit.content = Content::Url(format!("http://example.com{path}"));
+        order
+    };
+    let mut asked = move |path: &str| {
+        let mut last = None;
+        while let Ok(head) = heard.try_recv() {
+            if head.starts_with(&format!("GET http://example.com{path} ")) {
+                last = Some(head);
+            }
+        }
+        last
+    };
+
+    // What is sent with it, and a part of the page that lies beyond the window.
+    let mut order = of("/page");
+    order
+        .visit
+        .headers
+        .insert("x-order".to_owned(), "7".to_owned());
+    order.visit.user_agent = Some("Order/1".to_owned());
+    let cookie = json!({"name": "c", "value": "v", "url": "http://example.com/"});
+    order.visit.cookies.push(cookie);
+    order.visit.referer = Some("http://example.com/from".to_owned());
+    order.selector = Some("#box".to_owned());
+    let picture = page::screenshot(client, &order).await.unwrap();
+    assert_eq!(size(&picture), (30, 20));
+    assert_eq!(pixel(&picture, 3, 3), Ok([1, 2, 3]));
+    let head = asked("/page").unwrap();
+    for line in [
+        "x-order: 7",
+        "User-Agent: Order/1",
+        "Cookie: c=v",
+        "Referer: http://example.com/",
+    ] {
+        assert!(head.contains(line), "{line} is not in {head}");
+    }
+    order.selector = Some("#none".to_owned());
+    let fault = page::screenshot(client, &order).await.unwrap_err();
+    assert_eq!(fault.code(), "no_element");
+
+    // The whole page, and a script of ours in it.
+    let mut order = of("/page");
+    order.full_page = true;
+    let content = Some("document.body.style.background = 'rgb(4,5,6)'".to_owned());
+    let mut tag = page::Tag {
+        url: None,
+        content,
+        r#type: None,
+        id: None,
+    };
+    order.visit.scripts.push(tag.clone());
+    let picture = page::screenshot(client, &order).await.unwrap();
+    assert_eq!(size(&picture), (400, 920));
+    assert_eq!(pixel(&picture, 1, 1), Ok([4, 5, 6]));
+    tag.content = Some("body { background: rgb(7,7,7) !important }".to_owned());
+    order.visit.styles.push(tag);
+    (order.full_page, order.scroll) = (false, true);
+    let picture = page::screenshot(client, &order).await.unwrap();
+    assert_eq!(
+        (size(&picture), pixel(&picture, 1, 1)),
+        ((400, 300), Ok([7, 7, 7]))
+    );
+
+    // Something that comes later is waited for, and no longer than it was said.
+    let mut order = of("/page");
+    let selector = "late-one".to_owned();
+    let wanted = page::Selector {
+        selector,
+        visible: false,
+        hidden: false,
+        timeout_ms: 60_000,
+    };
+    order.visit.wait_for = Some(wanted.clone());
+    page::screenshot(client, &order).await.unwrap();
+    let never = page::Selector {
+        selector: "never".to_owned(),
+        timeout_ms: 200,
+        ..wanted.clone()
+    };
+    order.visit.wait_for = Some(never);
+    let fault = page::screenshot(client, &order).await.unwrap_err();
+    assert_eq!(fault.to_string(), "Waiting failed: 200 ms exceeded");
+    order.visit.best_attempt = true;
+    page::screenshot(client, &order).await.unwrap();
+    order.visit.best_attempt = false;
+    order.visit.wait_for = Some(page::Selector {
+        selector: "]".to_owned(),
+        ..wanted
+    });
+    let fault = page::screenshot(client, &order).await.unwrap_err();
+    assert_eq!(fault.code(), "script", "{fault}");
+
+    // Kinds of requests that are not wanted are not made.
+    let mut order = of("/with-image");
+    page::screenshot(client, &order).await.unwrap();
+    assert!(asked("/image").is_some());
+    order.visit.reject_types = vec!["image".to_owned()];
+    page::screenshot(client, &order).await.unwrap();
+    order.visit.reject_types.clear();
+    order.visit.allow_types = vec!["script".to_owned()];
+    page::screenshot(client, &order).await.unwrap();
+    assert!(asked("/image").is_none());
+
+    // A name and a password, when they are asked for.
+    let mut order = of("/secret");
+    let known = |password: &str| page::Credentials {
+        username: "u".to_owned(),
+        password: password.to_owned(),
+    };
+    order.visit.authenticate = Some(known("p"));
+    let picture = page::screenshot(client, &order).await.unwrap();
+    assert_eq!(pixel(&picture, 1, 1), Ok([9, 9, 9]));
+
+    // One image that never answers fails what waits for it, unless the best is good enough.
+    let mut order = of("/with-silence");
+    order.visit.load_ms = 300;
+    let fault = page::screenshot(client, &order).await.unwrap_err();
+    assert_eq!(fault.to_string(), "Navigation timeout of 300 ms exceeded");
+    order.visit.best_attempt = true;
+    page::screenshot(client, &order).await.unwrap();
+    browser.close().await.unwrap();
+    machine.has_nothing_left(&launcher, &[]).await;
 }
 
 async fn lease(host: &HostProcess, session: u128) -> Held {
@@ -389,7 +577,7 @@ async fn a_browser_that_is_killed_is_told_and_replaced() {
     // Whoever gives an order up leaves a browser that ends.
     let held = lease(&host, 10).await;
     let mut order = html("<script>for (;;);</script>");
-    order.load_ms = 60_000;
+    order.visit.load_ms = 60_000;
     let waiting = host.caller().await;
     let given_up =
         tokio::time::timeout(Duration::from_millis(1), waiting.screenshot(held, order)).await;

@@ -9,172 +9,23 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
+mod order;
+mod within;
+
+pub use order::{
+    Clip, Content, Credentials, Format, Screenshot, Selector, Tag, Until, Viewport, Visit,
+};
+
 use crate::canary::open_page;
-use crate::client::{Client, ClientFault, within};
+use crate::client::{Client, ClientFault, Judging, within};
+use within::ScriptFault;
 
 /// How long a page may be prepared before it is loaded.
 const PREPARE_MAX: Duration = Duration::from_secs(10);
-
-/// What is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Content {
-    /// What is at this address; `http` or `https`.
-    Url(String),
-    /// This text, as a page without an address.
-    Html(String),
-}
-
-/// When a page counts as loaded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Until {
-    /// All that it names is there.
-    Load,
-    /// The document itself is.
-    #[default]
-    DomContentLoaded,
-    /// No request has been under way for half a second.
-    NetworkIdle0,
-    /// At most two have been.
-    NetworkIdle2,
-}
-
-impl Until {
-    /// The browser's word for that moment.
-    const fn lifecycle(self) -> &'static str {
-        match self {
-            Until::Load => "load",
-            Until::DomContentLoaded => "DOMContentLoaded",
-            Until::NetworkIdle0 => "networkIdle",
-            Until::NetworkIdle2 => "networkAlmostIdle",
-        }
-    }
-}
-
-/// The size of the window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Viewport {
-    /// In pixels of the page. Range 1..=10000, default 1920.
-    pub width: u32,
-    /// In pixels of the page. Range 1..=10000, default 1080.
-    pub height: u32,
-    /// Pixels of the picture for one of the page. Range 0.1..=10, default 1.
-    pub device_scale_factor: f64,
-    /// As a telephone. Default false.
-    pub is_mobile: bool,
-}
-
-impl Default for Viewport {
-    fn default() -> Viewport {
-        Viewport {
-            width: 1920,
-            height: 1080,
-            device_scale_factor: 1.0,
-            is_mobile: false,
-        }
-    }
-}
-
-/// How the picture is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// Without loss.
-    #[default]
-    Png,
-    /// With loss.
-    Jpeg,
-    /// With or without.
-    Webp,
-}
-
-/// A part of the page.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct Clip {
-    pub x: f64,
-    pub y: f64,
-    pub width: f64,
-    pub height: f64,
-    #[serde(default = "one")]
-    pub scale: f64,
-}
-
-const fn one() -> f64 {
-    1.0
-}
-
-/// A picture that is wanted.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub struct Screenshot {
-    /// Of what.
-    pub content: Content,
-    /// Once all of these have come.
-    #[serde(default)]
-    pub until: Vec<Until>,
-    /// How long loading may take. Default 30 s.
-    #[serde(default = "load_ms")]
-    pub load_ms: u64,
-    /// How long the picture may take. Default 300 s.
-    #[serde(default = "action_ms")]
-    pub action_ms: u64,
-    /// A page that is not loaded in time is drawn as it is.
-    #[serde(default)]
-    pub best_attempt: bool,
-    /// In a window of this size.
-    #[serde(default)]
-    pub viewport: Viewport,
-    /// Written like this.
-    #[serde(default)]
-    pub format: Format,
-    /// With this quality in percent, where there is loss.
-    #[serde(default)]
-    pub quality: Option<u8>,
-    /// The whole page, beyond the window.
-    #[serde(default)]
-    pub full_page: bool,
-    /// Only this part.
-    #[serde(default)]
-    pub clip: Option<Clip>,
-    /// What the page does not paint stays transparent.
-    #[serde(default)]
-    pub omit_background: bool,
-}
-
-const fn load_ms() -> u64 {
-    30_000
-}
-
-const fn action_ms() -> u64 {
-    300_000
-}
-
-impl Screenshot {
-    /// Of `content`, with the defaults.
-    #[must_use]
-    pub fn of(content: Content) -> Screenshot {
-        Screenshot {
-            content,
-            until: Vec::new(),
-            load_ms: load_ms(),
-            action_ms: action_ms(),
-            best_attempt: false,
-            viewport: Viewport::default(),
-            format: Format::default(),
-            quality: None,
-            full_page: false,
-            clip: None,
-            omit_background: false,
-        }
-    }
-}
 
 /// Why there is no picture.
 #[derive(Debug, thiserror::Error)]
@@ -188,6 +39,15 @@ pub enum PageFault {
     /// Loading took too long.
     #[error("Navigation timeout of {0} ms exceeded")]
     LoadLate(u64),
+    /// Something that the page has to have did not come.
+    #[error("Waiting failed: {0} ms exceeded")]
+    WaitLate(u64),
+    /// A script of the order failed in the page, in its own words.
+    #[error("{0}")]
+    Script(String),
+    /// The page has no such element.
+    #[error("no element matches selector {0:?}")]
+    NoElement(String),
     /// The picture took too long.
     #[error("Waiting failed: {0} ms exceeded")]
     ActionLate(u64),
@@ -214,6 +74,9 @@ impl PageFault {
             PageFault::Net(_) => "net",
             PageFault::LoadLate(_) => "load_late",
             PageFault::ActionLate(_) => "action_late",
+            PageFault::WaitLate(_) => "wait_late",
+            PageFault::Script(_) => "script",
+            PageFault::NoElement(_) => "no_element",
             PageFault::Crashed => "crashed",
             PageFault::Closed => "closed",
             PageFault::Capture(_) => "capture",
@@ -243,10 +106,23 @@ struct Picture {
 /// # Errors
 /// See [`PageFault`].
 pub async fn screenshot(client: &mut Client, wanted: &Screenshot) -> Result<Vec<u8>, PageFault> {
+    let page = visit(client, &wanted.visit).await?;
+    let deadline = within(Duration::from_millis(wanted.action_ms));
+    capture(client, &page, wanted, deadline).await
+}
+
+/// Goes to a page and does what is to be done there before the action itself; the session that
+/// speaks to it.
+async fn visit(client: &mut Client, wanted: &Visit) -> Result<String, PageFault> {
+    if let Content::Url(url) = &wanted.content
+        && !is_web(url)
+    {
+        return Err(PageFault::Scheme);
+    }
     let deadline = within(PREPARE_MAX);
-    let (target, page) = open_page(client, deadline).await?;
+    let (frame, session) = open_page(client, deadline).await?;
     for (method, params) in preparations(wanted) {
-        client.ask(&page, method, params, deadline).await?;
+        client.ask(&session, method, params, deadline).await?;
     }
     // So that windows that the page opens are seen, and closed.
     let discover = json!({"discover": true});
@@ -257,22 +133,107 @@ pub async fn screenshot(client: &mut Client, wanted: &Screenshot) -> Result<Vec<
     client
         .ask("", "Browser.setDownloadBehavior", deny, deadline)
         .await?;
-    let deadline = within(Duration::from_millis(wanted.load_ms));
-    match load(client, &page, &target, wanted, deadline).await {
-        Err(PageFault::LoadLate(_) | PageFault::Net(_)) if wanted.best_attempt => {}
-        loaded => loaded?,
+    if let Some(judging) = judging(wanted, &frame) {
+        let params = json!({
+            "patterns": [{"urlPattern": "*"}],
+            "handleAuthRequests": wanted.authenticate.is_some(),
+        });
+        client.judge(judging);
+        client
+            .ask(&session, "Fetch.enable", params, deadline)
+            .await?;
     }
-    let deadline = within(Duration::from_millis(wanted.action_ms));
-    capture(client, &page, wanted, deadline).await
+    let load_deadline = within(Duration::from_millis(wanted.load_ms));
+    let loaded = load(client, &session, &frame, wanted, load_deadline).await;
+    tolerated(loaded, wanted.best_attempt)?;
+    let tagged = tags(client, &session, wanted, load_deadline).await;
+    tolerated(tagged, wanted.best_attempt)?;
+    if let Some(selector) = &wanted.wait_for {
+        let deadline = within(Duration::from_millis(selector.timeout_ms));
+        let found = within::await_selector(client, &session, selector, deadline).await;
+        let found = found.map_err(|fault| script(fault, PageFault::WaitLate(selector.timeout_ms)));
+        tolerated(found, wanted.best_attempt)?;
+    }
+    if wanted.wait_ms > 0 {
+        let deadline = within(Duration::from_millis(wanted.wait_ms));
+        // Listening, so that dialogs and held requests do not stop the page meanwhile.
+        let nothing = client
+            .event(&session, "nothing", deadline, |_| Ok(None::<()>))
+            .await;
+        match nothing {
+            Ok(()) | Err(ClientFault::Late { .. }) => {}
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    Ok(session)
 }
 
-fn preparations(wanted: &Screenshot) -> Vec<(&'static str, serde_json::Value)> {
+/// What a best attempt puts up with: things that did not come, not a page that is gone.
+fn tolerated(result: Result<(), PageFault>, best_attempt: bool) -> Result<(), PageFault> {
+    match result {
+        Err(
+            PageFault::LoadLate(_)
+            | PageFault::Net(_)
+            | PageFault::WaitLate(_)
+            | PageFault::Script(_),
+        ) if best_attempt => Ok(()),
+        result => result,
+    }
+}
+
+fn script(fault: ScriptFault, late: PageFault) -> PageFault {
+    match fault {
+        ScriptFault::Client(ClientFault::Late { .. }) => late,
+        ScriptFault::Client(ClientFault::Refused { message, .. }) => PageFault::Script(message),
+        ScriptFault::Client(other) => other.into(),
+        ScriptFault::Threw(text) => PageFault::Script(text),
+    }
+}
+
+async fn tags(
+    client: &mut Client,
+    page: &str,
+    wanted: &Visit,
+    deadline: Instant,
+) -> Result<(), PageFault> {
+    // A page without scripts has no use for more of them.
+    let scripts = wanted.scripts.iter().filter(|_| !wanted.scripts_off);
+    let scripts = scripts.map(|tag| ("script", tag));
+    for (kind, tag) in scripts.chain(wanted.styles.iter().map(|tag| ("style", tag))) {
+        let inserted = within::insert(client, page, kind, tag, deadline).await;
+        inserted.map_err(|fault| script(fault, PageFault::LoadLate(wanted.load_ms)))?;
+    }
+    Ok(())
+}
+
+fn judging(wanted: &Visit, frame: &str) -> Option<Judging> {
+    let needed = wanted.authenticate.is_some()
+        || !wanted.reject_types.is_empty()
+        || !wanted.allow_types.is_empty();
+    needed.then(|| Judging {
+        frame: frame.to_owned(),
+        reject: wanted.reject_types.clone(),
+        allow: wanted.allow_types.clone(),
+        credentials: wanted
+            .authenticate
+            .as_ref()
+            .map(|known| (known.username.clone(), known.password.clone())),
+    })
+}
+
+fn preparations(wanted: &Visit) -> Vec<(&'static str, Value)> {
     let window = &wanted.viewport;
+    let orientation = if window.is_landscape {
+        json!({"type": "landscapePrimary", "angle": 90})
+    } else {
+        json!({"type": "portraitPrimary", "angle": 0})
+    };
     let metrics = json!({
         "width": window.width.clamp(1, 10_000),
         "height": window.height.clamp(1, 10_000),
         "deviceScaleFactor": window.device_scale_factor.clamp(0.1, 10.0),
         "mobile": window.is_mobile,
+        "screenOrientation": orientation,
     });
     let mut preparations = vec![
         ("Page.enable", json!({})),
@@ -280,9 +241,28 @@ fn preparations(wanted: &Screenshot) -> Vec<(&'static str, serde_json::Value)> {
         ("Page.setLifecycleEventsEnabled", json!({"enabled": true})),
         ("Emulation.setDeviceMetricsOverride", metrics),
     ];
-    if wanted.omit_background {
-        let clear = json!({"color": {"r": 0, "g": 0, "b": 0, "a": 0}});
-        preparations.push(("Emulation.setDefaultBackgroundColorOverride", clear));
+    if window.has_touch {
+        let touch = json!({"enabled": true});
+        preparations.push(("Emulation.setTouchEmulationEnabled", touch));
+    }
+    if let Some(name) = &wanted.user_agent {
+        preparations.push(("Emulation.setUserAgentOverride", json!({"userAgent": name})));
+    }
+    if wanted.scripts_off {
+        let off = json!({"value": true});
+        preparations.push(("Emulation.setScriptExecutionDisabled", off));
+    }
+    if let Some(media) = &wanted.media {
+        preparations.push(("Emulation.setEmulatedMedia", json!({"media": media})));
+    }
+    if !wanted.headers.is_empty() {
+        // Without it the headers are taken and not sent.
+        preparations.push(("Network.enable", json!({})));
+        let headers = json!({"headers": wanted.headers});
+        preparations.push(("Network.setExtraHTTPHeaders", headers));
+    }
+    if !wanted.cookies.is_empty() {
+        preparations.push(("Network.setCookies", json!({"cookies": wanted.cookies})));
     }
     preparations
 }
@@ -291,7 +271,7 @@ async fn load(
     client: &mut Client,
     page: &str,
     frame: &str,
-    wanted: &Screenshot,
+    wanted: &Visit,
     deadline: Instant,
 ) -> Result<(), PageFault> {
     #[derive(Deserialize)]
@@ -306,10 +286,13 @@ async fn load(
     };
     let loader = match &wanted.content {
         Content::Url(url) => {
-            if !is_web(url) {
-                return Err(PageFault::Scheme);
+            let mut params = json!({"url": url});
+            if let Some(referer) = &wanted.referer {
+                params["referrer"] = json!(referer);
             }
-            let params = json!({"url": url});
+            if let Some(policy) = &wanted.referrer_policy {
+                params["referrerPolicy"] = json!(policy);
+            }
             let navigated: Navigated = client
                 .call(page, "Page.navigate", params, deadline)
                 .await
@@ -373,7 +356,7 @@ async fn capture(
 ) -> Result<Vec<u8>, PageFault> {
     let mut params = json!({
         "format": wanted.format,
-        "captureBeyondViewport": wanted.full_page || wanted.clip.is_some(),
+        "captureBeyondViewport": wanted.full_page || wanted.clip.is_some() || wanted.selector.is_some(),
     });
     if let Some(quality) = wanted.quality.filter(|_| wanted.format != Format::Png) {
         params["quality"] = json!(quality.min(100));
@@ -390,7 +373,28 @@ async fn capture(
         .ask(page, "Page.bringToFront", json!({}), deadline)
         .await
         .map_err(fault)?;
-    if let Some(clip) = wanted.clip {
+    if wanted.omit_background {
+        let clear = json!({"color": {"r": 0, "g": 0, "b": 0, "a": 0}});
+        let method = "Emulation.setDefaultBackgroundColorOverride";
+        client
+            .ask(page, method, clear, deadline)
+            .await
+            .map_err(fault)?;
+    }
+    let late = || PageFault::ActionLate(wanted.action_ms);
+    if wanted.scroll {
+        let scrolled = within::scroll(client, page, deadline).await;
+        scrolled.map_err(|fault| script(fault, late()))?;
+    }
+    if let Some(selector) = &wanted.selector {
+        let place = within::place(client, page, selector, deadline).await;
+        let mut place = place.map_err(|fault| script(fault, late()))?;
+        if place.is_null() {
+            return Err(PageFault::NoElement(selector.clone()));
+        }
+        place["scale"] = json!(1);
+        params["clip"] = place;
+    } else if let Some(clip) = wanted.clip {
         params["clip"] = json!(clip);
     } else if wanted.full_page {
         params["clip"] = whole_page(client, page, deadline).await.map_err(fault)?;
@@ -452,13 +456,5 @@ mod tests {
         ] {
             assert!(!is_web(url), "{url}");
         }
-    }
-
-    #[test]
-    fn an_order_needs_no_more_than_what_to_show() {
-        let order: Screenshot =
-            serde_json::from_str(r#"{"content":{"url":"http://example.com"}}"#).unwrap();
-        let url = Content::Url("http://example.com".to_owned());
-        assert_eq!(order, Screenshot::of(url));
     }
 }
