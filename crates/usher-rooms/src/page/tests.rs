@@ -58,6 +58,21 @@ fn a_page_asks_nobody_else() {
 }
 
 #[test]
+fn a_page_asks_where_its_cookie_goes_and_says_whether_it_has_a_place() {
+    let placed = page(&View::in_line(), Language::EnUs, &FACTS);
+    assert!(placed.contains("data-path=\"/cdn-cgi/waitingroom/\""));
+    assert!(!placed.contains(" data-new"));
+    let facts = Facts {
+        base: "/sale",
+        newcomer: true,
+        ..FACTS
+    };
+    let new = page(&View::in_line(), Language::EnUs, &facts);
+    assert!(new.contains("data-path=\"/sale/cdn-cgi/waitingroom/\""));
+    assert!(new.contains(" data-new>"));
+}
+
+#[test]
 fn what_is_not_known_is_hidden_and_what_is_known_is_not() {
     let shown = page(&View::in_line(), Language::EnUs, &FACTS);
     assert!(shown.contains("<title>42 · Waiting room</title>"));
