@@ -8,7 +8,7 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 const CORE: &str = "usher-core";
 
 /// Crate, and the crates of ours that it may depend on.
-const PICTURE: [(&str, &[&str]); 13] = [
+const PICTURE: [(&str, &[&str]); 14] = [
     (CORE, &[]),
     ("usher-sim", &[CORE]),
     ("usher-store", &[CORE]),
@@ -18,6 +18,10 @@ const PICTURE: [(&str, &[&str]); 13] = [
     ("usher-egress", &["usher-edge", CORE]),
     ("usher-cdp", &[]),
     ("usher-browsers", &[CORE]),
+    (
+        "usher-broker",
+        &["usher-pool", "usher-cdp", "usher-browsers", CORE],
+    ),
     ("usher-api", &["usher-store", "usher-rooms", CORE]),
     (
         "usher-node",
@@ -28,6 +32,7 @@ const PICTURE: [(&str, &[&str]); 13] = [
             "usher-egress",
             "usher-cdp",
             "usher-browsers",
+            "usher-broker",
             "usher-pool",
             "usher-store",
             CORE,

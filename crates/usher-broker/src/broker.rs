@@ -1,0 +1,325 @@
+//! What brokers are asked, and what all requests of one have in common.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use usher_core::id::Id;
+use usher_core::lease::browser::Phase;
+use usher_core::lease::limits::Limits;
+use usher_core::lease::line::Class;
+use usher_core::lease::pick::{self, Talk};
+use usher_core::lease::refusal::Refusal;
+use usher_core::lease::region::{Ended, Picked};
+use usher_core::lease::{SessionId, Stock};
+use usher_pool::{News, Pool};
+
+use crate::ask::{Ask, Node};
+use crate::chance;
+use crate::lead::Lead;
+use crate::queue::{Queue, Standing};
+
+/// How often it is looked up how many are ready while somebody waits; and every fifth time even if
+/// nobody does.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOKS_IDLE: u32 = 5;
+
+/// How often a session that is not in its account's home is confirmed there.
+const CONFIRM_EVERY: Duration = Duration::from_secs(30);
+
+/// A region that a broker may take browsers from. Regions are numbered as they are listed.
+#[derive(Clone)]
+pub struct Region {
+    /// Its pool.
+    pub pool: Arc<dyn Pool>,
+    /// From clients to a broker of that region.
+    pub client_to_broker: Duration,
+    /// From that broker to its nearest node.
+    pub broker_to_node: Duration,
+}
+
+/// How a broker works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How many browsers of each stock are meant to be ready, which the reserve is a part of.
+    /// Default 2.
+    pub ready_wanted: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { ready_wanted: 2 }
+    }
+}
+
+/// Leads wishes to answers.
+pub struct Broker {
+    shared: Arc<Shared>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// A browser that waits for its answer to be written. Whoever drops it gives the browser back.
+#[derive(Debug)]
+#[must_use]
+pub struct Offer {
+    /// The browser.
+    pub picked: Picked,
+    /// Where it is.
+    pub region: u16,
+    written: oneshot::Sender<()>,
+}
+
+impl Offer {
+    pub(crate) fn new(picked: Picked, region: u16, written: oneshot::Sender<()>) -> Offer {
+        Offer {
+            picked,
+            region,
+            written,
+        }
+    }
+
+    /// The answer is written: the session is the caller's.
+    pub fn written(self) {
+        // Whoever leads it waits for nothing else.
+        let _ = self.written.send(());
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) regions: Vec<Region>,
+    /// Where the limits of accounts are kept: the first region's pool.
+    pub(crate) home: Arc<dyn Pool>,
+    pub(crate) queue: Arc<Queue>,
+    settings: Settings,
+    /// What is ready in each region, by stock, when it was last looked up.
+    ready: Mutex<BTreeMap<(u16, Stock), u32>>,
+    /// Sessions that are not in their account's home.
+    abroad: Mutex<BTreeMap<SessionId, (Id, Limits)>>,
+}
+
+impl Broker {
+    /// A broker of these regions, the first of which is the home of all accounts; `None` when there
+    /// is none. Its tasks run on the runtime that calls this, and end with it.
+    #[must_use]
+    pub fn new(regions: Vec<Region>, settings: Settings) -> Option<Broker> {
+        let home = Arc::clone(&regions.first()?.pool);
+        let shared = Arc::new(Shared {
+            home,
+            queue: Queue::new(),
+            settings,
+            ready: Mutex::default(),
+            abroad: Mutex::default(),
+            regions,
+        });
+        let mut tasks = Vec::new();
+        for region in 0..shared.regions.len() {
+            let listening = Arc::clone(&shared).listen(region as u16);
+            tasks.push(tokio::spawn(listening).abort_handle());
+        }
+        tasks.push(tokio::spawn(Arc::clone(&shared).look_again()).abort_handle());
+        tasks.push(tokio::spawn(Arc::clone(&shared).confirm_abroad()).abort_handle());
+        Some(Broker { shared, tasks })
+    }
+
+    /// A browser, or why there is none. Whoever drops this while it waits gets none, and pays for
+    /// none.
+    ///
+    /// # Errors
+    /// The account's limit, or that all browsers are taken; also where a pool does not answer.
+    pub async fn acquire(&self, ask: Ask, node: Arc<dyn Node>) -> Result<Offer, Refusal> {
+        let (answer, told) = oneshot::channel();
+        // It lives as long as this waits.
+        let (_here, left) = oneshot::channel::<()>();
+        let lead = Lead {
+            shared: Arc::clone(&self.shared),
+            ask,
+            node,
+            left,
+            answer: Some(answer),
+            session: SessionId(chance::name()),
+            region: 0,
+            since: None,
+            turn: None,
+            refusal: None,
+        };
+        tokio::spawn(lead.run());
+        let draw = chance::draw();
+        told.await.unwrap_or(Err(Refusal::Capacity { draw }))
+    }
+
+    /// Who waits.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Standing> {
+        self.shared.queue.standing()
+    }
+}
+
+impl Drop for Broker {
+    /// Requests that are being led go on to their end.
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn pool(&self, region: u16) -> Arc<dyn Pool> {
+        let there = self.regions.get(usize::from(region));
+        Arc::clone(there.map_or(&self.home, |there| &there.pool))
+    }
+
+    /// The regions to ask, best first.
+    pub(crate) fn ranked(&self, ask: &Ask) -> Vec<u16> {
+        let ready = guard(&self.ready);
+        let regions = self.regions.iter().zip(0..);
+        let offers: Vec<pick::Offer> = regions
+            .map(|(region, number)| pick::Offer {
+                region: number,
+                client_to_broker: region.client_to_broker,
+                broker_to_node: region.broker_to_node,
+                // Where nothing is known yet, it is asked.
+                ready: ready.get(&(number, ask.stock)).copied().unwrap_or(1),
+            })
+            .collect();
+        let talk = match ask.class {
+            Class::Session => Talk::Session,
+            Class::QuickAction | Class::Crawl => Talk::QuickAction,
+        };
+        pick::rank(&offers, talk, ask.only)
+    }
+
+    /// Whether this request may pick at once.
+    pub(crate) async fn may_pick(&self, ask: &Ask) -> bool {
+        match self.queue.may_pick(ask, None) {
+            Some(may) => may,
+            // Only where the last ones are kept for those who have none.
+            None => {
+                let has = self.has_browser(ask).await;
+                self.queue.may_pick(ask, Some(has)).unwrap_or(true)
+            }
+        }
+    }
+
+    /// Whether the account has a browser beside the one that it asks for.
+    pub(crate) async fn has_browser(&self, ask: &Ask) -> bool {
+        let account = self.home.account(ask.account, ask.limits).await;
+        account.is_ok_and(|account| account.sessions.len() > 1)
+    }
+
+    /// A session begins.
+    pub(crate) fn begun(&self, region: u16, ask: &Ask, session: SessionId) {
+        if region > 0 {
+            guard(&self.abroad).insert(session, (ask.account, ask.limits));
+        }
+    }
+
+    async fn listen(self: Arc<Self>, region: u16) {
+        let mut news = self.pool(region).news();
+        self.look().await;
+        loop {
+            match news.recv().await {
+                Ok(News::Ready { stock, count }) => {
+                    *guard(&self.ready).entry((region, stock)).or_default() += count;
+                    self.queue.became_ready(stock, count);
+                }
+                Ok(News::Ended(ended)) if region > 0 => self.ended_abroad(ended).await,
+                Ok(News::Ended(_) | News::Disowned { .. }) => {}
+                Err(RecvError::Lagged(_)) => self.look().await,
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    async fn ended_abroad(&self, ended: Ended) {
+        // One that another broker began is that one's to tell.
+        if guard(&self.abroad).remove(&ended.session).is_some() {
+            let told = self
+                .home
+                .release(ended.account, ended.session, ended.billed);
+            if let Err(error) = told.await {
+                tracing::warn!(%error, session = ?ended.session, "the time of a session is not counted");
+            }
+        }
+    }
+
+    /// Looks up how many there are.
+    async fn look(&self) {
+        let mut all: BTreeMap<Stock, (u32, usize)> = BTreeMap::new();
+        for (region, number) in self.regions.iter().zip(0..) {
+            // What cannot be looked up now is what was known before.
+            let Ok(counts) = region.pool.counts().await else {
+                continue;
+            };
+            let mut ready = guard(&self.ready);
+            for (_, known) in ready.iter_mut().filter(|((of, _), _)| *of == number) {
+                *known = 0;
+            }
+            for count in counts {
+                let (ready_there, size) = all.entry(count.stock).or_default();
+                *size += count.count as usize;
+                if count.phase == Phase::Ready {
+                    *ready_there += count.count;
+                    *ready.entry((number, count.stock)).or_default() += count.count;
+                }
+            }
+        }
+        for (stock, (ready, size)) in all {
+            self.queue
+                .stands(stock, ready, size, self.settings.ready_wanted);
+        }
+    }
+
+    async fn look_again(self: Arc<Self>) {
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for tick in 0_u32.. {
+            ticks.tick().await;
+            if self.queue.is_waited_for() || tick % LOOKS_IDLE == 0 {
+                self.look().await;
+            }
+        }
+    }
+
+    async fn confirm_abroad(self: Arc<Self>) {
+        let mut ticks = interval(CONFIRM_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let abroad: Vec<_> = guard(&self.abroad)
+                .iter()
+                .map(|(&session, &of)| (session, of))
+                .collect();
+            for (session, (account, limits)) in abroad {
+                if let Err(error) = self.home.confirm(account, limits, session).await {
+                    tracing::debug!(%error, ?session, "a session is not confirmed");
+                }
+            }
+        }
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whatever is inside is whole after each statement.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broker")
+            .field("standing", &self.standing())
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region")
+            .field("place", &self.pool.place())
+            .finish_non_exhaustive()
+    }
+}
