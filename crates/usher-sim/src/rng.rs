@@ -35,6 +35,27 @@ impl Rng {
         self.below(100) < percent
     }
 
+    /// Above 0, at most 1.
+    fn unit(&mut self) -> f64 {
+        ((self.draw() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
+    }
+
+    /// A waiting time of this mean.
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
+        -self.unit().ln() * mean
+    }
+
+    /// How often something happened that happens so often on average; for means of a few hundred.
+    pub(crate) fn poisson(&mut self, mean: f64) -> usize {
+        let least = (-mean).exp();
+        let (mut count, mut product) = (0, self.unit());
+        while product > least {
+            count += 1;
+            product *= self.unit();
+        }
+        count
+    }
+
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }

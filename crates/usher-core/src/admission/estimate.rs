@@ -11,6 +11,8 @@ use super::rates::Flow;
 pub(super) const WAIT_MAX_MS: u64 = 86_400_000;
 /// Releases to have been seen before anything is said of them.
 const SAMPLE_MIN: f64 = 10.0;
+/// Of a moment somewhere in a minute, ms².
+const MINUTE_VARIANCE: f64 = 60_000.0 * 60_000.0 / 12.0;
 
 /// A wait, ms. Each is at least 0 and at most 1,000 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +103,8 @@ pub(super) struct Outflow {
     pub(super) ceiling: f64,
     /// Seats that are free now.
     pub(super) free: f64,
+    /// For so long none comes free for anybody: more are taken than there are, ms.
+    pub(super) behind_ms: f64,
     /// How often a waiting visitor asks, ms.
     pub(super) refresh_ms: f64,
 }
@@ -112,7 +116,7 @@ impl Outflow {
             people if people <= 0.0 => 0.0,
             people => people / rate,
         };
-        let seats = per(people - self.free, self.flow.releases);
+        let seats = per(people - self.free, self.flow.releases) + self.behind_ms;
         (per(people, self.ceiling), seats)
     }
 
@@ -122,9 +126,9 @@ impl Outflow {
         by_rate.max(by_seats).min(1e12)
     }
 
-    /// The wait of a visitor with `ahead` people ahead, itself included, of whom `staying` will
-    /// not have given up, and `returning` more who may come back.
-    pub(super) fn estimate(&self, ahead: f64, staying: f64, returning: f64) -> Option<Estimate> {
+    /// When it is the turn of a visitor with `ahead` people ahead, itself included, of whom `staying`
+    /// will not have given up: the mean, ms, and the variance that is to be expected of it.
+    pub(super) fn turn(&self, ahead: f64, staying: f64) -> Option<(f64, f64)> {
         let staying = staying.clamp(1.0, ahead.max(1.0));
         let (by_rate, by_seats) = self.times(staying);
         if !by_rate.is_finite() {
@@ -141,13 +145,22 @@ impl Outflow {
         } else {
             1.0 / staying + 1.0 / self.flow.sample + self.flow.swing
         };
+        // Seats come free by the minute where the minute is what limits them.
+        let least = if by_ceiling { MINUTE_VARIANCE } else { 0.0 };
+        Some((mean, mean * mean * spread + least))
+    }
+
+    /// The wait of a visitor with `ahead` people ahead, itself included, of whom `staying` will
+    /// not have given up, and `away` more who may come back.
+    pub(super) fn estimate(&self, ahead: f64, staying: f64, away: f64) -> Option<Estimate> {
+        let (mean, expected) = self.turn(ahead, staying)?;
+        let variance = (expected * self.flow.scales.of(mean)).min(mean * mean * 2.0);
+        let returning = away * self.flow.returning;
+        let staying = staying.clamp(1.0, ahead.max(1.0));
         let longest = self.served_at(staying + returning).max(mean);
         // The page asks at some moment of its refresh.
         let poll = self.refresh_ms;
-        let quantile = |mean: f64, normal: f64| {
-            let variance = (mean * mean * spread).min(mean * mean * 2.0) + poll * poll / 12.0;
-            gamma_quantile(mean + poll / 2.0, variance, normal)
-        };
+        let quantile = |mean: f64, normal: f64| wait_quantile(mean, variance, poll, normal);
         Some(Estimate {
             low_ms: whole(quantile(mean, -1.281_6)),
             mid_ms: whole(mean + poll / 2.0),
@@ -193,6 +206,17 @@ impl Outflow {
     }
 }
 
+/// The quantile of a turn of this mean and variance and of the poll that follows it, where a normal
+/// one has `normal`. A poll is as likely at each moment of a refresh, so the less the turn is in
+/// doubt, the shorter are the tails: Cornish and Fisher's correction for that.
+fn wait_quantile(mean: f64, variance: f64, poll: f64, normal: f64) -> f64 {
+    let of_poll = poll * poll / 12.0;
+    let all = variance + of_poll;
+    let excess = -1.2 * (of_poll / all).powi(2);
+    let normal = normal + (normal.powi(3) - 3.0 * normal) * excess / 24.0;
+    gamma_quantile(mean + poll / 2.0, all, normal)
+}
+
 /// Wilson and Hilferty's approximation: the quantile of a Gamma distribution of this mean and
 /// variance, where a normal one has `normal`.
 fn gamma_quantile(mean: f64, variance: f64, normal: f64) -> f64 {
@@ -222,6 +246,7 @@ mod tests {
             },
             ceiling: 1.0,
             free: 0.0,
+            behind_ms: 0.0,
             refresh_ms: 20_000.0,
         }
     }

@@ -78,6 +78,12 @@ impl Line {
         list.remove(people, slot);
     }
 
+    /// Whoever is in `slot` is present, and has just been heard of.
+    pub(super) fn heard_again(&mut self, people: &mut People, slot: u32) {
+        self.heard.remove(people, slot);
+        self.heard.push(people, slot);
+    }
+
     /// Present first, each from the least heard on.
     pub(super) fn iter<'a>(&self, people: &'a People) -> impl Iterator<Item = u32> + 'a {
         self.heard.iter(people).chain(self.silent.iter(people))

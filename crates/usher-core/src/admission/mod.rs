@@ -28,6 +28,7 @@ mod settings;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod window;
 
 pub use estimate::{Estimate, Percentiles, Reason, Shown};

@@ -142,6 +142,11 @@ impl Ranked {
 
     /// The first piece whose last key is not below `key`.
     fn piece_of(&self, key: Key) -> usize {
+        // Tickets and ends come in order, or nearly: most keys lie at the end.
+        let above = |piece: &Vec<Key>| piece.last().is_none_or(|last| *last < key);
+        if self.pieces.last().is_none_or(above) {
+            return self.pieces.len();
+        }
         (self.pieces).partition_point(|piece| piece.last().is_some_and(|last| *last < key))
     }
 

@@ -3,8 +3,10 @@
 //! All are sums that fade: no list of the past is kept. They begin anew with a process, and an
 //! estimate is unknown until they have seen enough.
 
-use super::Person;
 use super::ranked::Ranked;
+use super::room::Counts;
+use super::trust::{Scales, Trust};
+use super::{Person, State};
 
 /// Half-life of the rates of seats and arrivals, ms.
 const FLOW_HALF_LIFE_MS: f64 = 120_000.0;
@@ -17,18 +19,18 @@ const MINUTES: usize = 10;
 
 /// A sum of what happened, of which half is left after a half-life.
 #[derive(Debug, Clone, Copy, Default)]
-struct Fading {
+pub(super) struct Fading {
     sum: f64,
     at: u64,
 }
 
 impl Fading {
-    fn add(&mut self, now: u64, amount: f64, half_life_ms: f64) {
+    pub(super) fn add(&mut self, now: u64, amount: f64, half_life_ms: f64) {
         self.sum = self.at(now, half_life_ms) + amount;
         self.at = now;
     }
 
-    fn at(&self, now: u64, half_life_ms: f64) -> f64 {
+    pub(super) fn at(&self, now: u64, half_life_ms: f64) -> f64 {
         self.sum * (-(now.saturating_sub(self.at) as f64) / half_life_ms).exp2()
     }
 }
@@ -37,8 +39,11 @@ impl Fading {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rates {
     releases: Fading,
-    /// When the first seat was seen to come free.
-    released_first: Option<u64>,
+    /// Time for which seats were held, and reserved, ms.
+    held: Fading,
+    reserved: Fading,
+    /// Called visitors who entered.
+    entries: Fading,
     arrivals: Fading,
     /// Releases by minute; the last is under way.
     minutes: [u32; MINUTES + 1],
@@ -47,6 +52,10 @@ pub(super) struct Rates {
     left: [Fading; AGES.len() + 1],
     /// Time that visitors have waited, by age, ms.
     waited: [Fading; AGES.len() + 1],
+    /// Visitors who fell silent, and of them those who came back.
+    silent: Fading,
+    back: Fading,
+    pub(super) trust: Trust,
     observed: u64,
     /// How long the last visitor who entered had waited, ms: a check on the estimates.
     last_wait_ms: u64,
@@ -55,8 +64,12 @@ pub(super) struct Rates {
 /// The rates at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Flow {
-    /// Seats that come free in a ms.
+    /// Seats that come free in a ms, of as many as will be held then.
     pub(super) releases: f64,
+    /// And of one.
+    pub(super) hazard: f64,
+    /// How long a seat is reserved for each visitor who enters, ms; those who never come included.
+    pub(super) reserved_ms: Option<f64>,
     /// As if so many releases had been seen; how sure the rate is.
     pub(super) sample: f64,
     /// Variance of the logarithm of the rate, beyond chance.
@@ -67,6 +80,10 @@ pub(super) struct Flow {
     pub(super) giving_up: [f64; AGES.len() + 1],
     /// The same, whatever the age.
     pub(super) giving_up_any: f64,
+    /// The part of those silent who come back.
+    pub(super) returning: f64,
+    /// How estimates have stood up to waits.
+    pub(super) scales: Scales,
 }
 
 /// When a waiting visitor came, ms: tickets are made of the clock.
@@ -80,7 +97,6 @@ fn age_group(age: u64) -> usize {
 
 impl Rates {
     pub(super) fn released(&mut self, now: u64) {
-        self.released_first.get_or_insert(now);
         self.releases.add(now, 1.0, FLOW_HALF_LIFE_MS);
         self.turn(now);
         self.minutes[MINUTES] += 1;
@@ -91,22 +107,28 @@ impl Rates {
     }
 
     pub(super) fn entered(&mut self, now: u64, person: &Person) {
+        if person.state == State::Called {
+            self.entries.add(now, 1.0, FLOW_HALF_LIFE_MS);
+        }
         self.last_wait_ms = now.saturating_sub(arrived(person.ticket));
     }
 
     pub(super) fn fell_silent(&mut self, now: u64, person: &Person) {
         let group = age_group(now.saturating_sub(arrived(person.ticket)));
         self.left[group].add(now, 1.0, PATIENCE_HALF_LIFE_MS);
+        self.silent.add(now, 1.0, PATIENCE_HALF_LIFE_MS);
     }
 
     pub(super) fn came_back(&mut self, now: u64, person: &Person) {
         let group = age_group(now.saturating_sub(arrived(person.ticket)));
         self.left[group].add(now, -1.0, PATIENCE_HALF_LIFE_MS);
+        self.back.add(now, 1.0, PATIENCE_HALF_LIFE_MS);
     }
 
     /// The line as it is; often enough that it stands for the time since the last call.
-    pub(super) fn observe(&mut self, now: u64, present: &Ranked) {
+    pub(super) fn observe(&mut self, now: u64, counts: &Counts, present: &Ranked) {
         self.turn(now);
+        (self.trust).settle(now, present.first().map_or(u64::MAX, |(ticket, _)| ticket));
         let since = now.saturating_sub(self.observed);
         if since == 0 {
             return;
@@ -116,6 +138,9 @@ impl Rates {
         if first {
             return;
         }
+        let span = |count: u64| count as f64 * since as f64;
+        self.held.add(now, span(counts.seated), FLOW_HALF_LIFE_MS);
+        (self.reserved).add(now, span(counts.called), FLOW_HALF_LIFE_MS);
         let mut younger = present.len();
         for group in 0..self.waited.len() {
             // Tickets of those at least as old as the next group.
@@ -143,14 +168,21 @@ impl Rates {
         }
     }
 
-    pub(super) fn flow(&self, now: u64) -> Flow {
-        let releases = self.releases.at(now, FLOW_HALF_LIFE_MS);
+    /// What is to be expected while `seats` are held or reserved. It is a seat that comes free, not a
+    /// room: so a changed limit changes the flow at once.
+    pub(super) fn flow(&self, now: u64, seats: u64) -> Flow {
+        let faded = |sum: &Fading| sum.at(now, FLOW_HALF_LIFE_MS).max(0.0);
+        let releases = faded(&self.releases);
+        let (held, reserved) = (faded(&self.held), faded(&self.reserved));
+        let entries = faded(&self.entries);
         let fade = std::f64::consts::LN_2 / FLOW_HALF_LIFE_MS;
-        // A sum that began a moment ago holds less than one that has faded for ever.
-        let begun = self
-            .released_first
-            .map_or(0, |first| now.saturating_sub(first));
-        let whole = 1.0 - (-fade * begun as f64).exp();
+        let hazard = if held > 0.0 { releases / held } else { 0.0 };
+        // Nobody leaves a seat that is only reserved.
+        let part_held = if held > 0.0 {
+            held / (held + reserved)
+        } else {
+            1.0
+        };
         let rate = |left: f64, waited: f64| {
             if waited > 0.0 {
                 (left / waited).clamp(0.0, 1.0)
@@ -167,16 +199,21 @@ impl Rates {
             giving_up[group] = rate(left[group], waited[group]);
         }
         Flow {
-            releases: if whole > 0.0 {
-                releases * fade / whole
-            } else {
-                0.0
-            },
+            releases: hazard * part_held * seats as f64,
+            hazard,
+            reserved_ms: (entries >= 1.0).then(|| reserved / entries),
             sample: 2.0 * releases,
             swing: self.swing(),
             arrivals: self.arrivals.at(now, FLOW_HALF_LIFE_MS) * fade,
             giving_up,
             giving_up_any: rate(left.iter().sum(), waited.iter().sum()),
+            returning: {
+                // Until it is known otherwise, all of them.
+                let back = self.back.at(now, PATIENCE_HALF_LIFE_MS) + 3.0;
+                let silent = self.silent.at(now, PATIENCE_HALF_LIFE_MS) + 3.0;
+                (back / silent).min(1.0)
+            },
+            scales: self.trust.scales(now),
         }
     }
 

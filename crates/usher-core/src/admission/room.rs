@@ -181,17 +181,8 @@ impl Room {
                 }
             }
             Change::Present { visitor } => {
-                let mut back = None;
-                self.alter(visitor, |person| {
-                    if matches!(person.state, State::Present | State::Away) {
-                        back = (person.state == State::Away).then_some(*person);
-                        person.state = State::Present;
-                        person.seen = now;
-                        person.confirmed = true;
-                    }
-                });
-                if let Some(person) = back {
-                    self.rates.came_back(now, &person);
+                if let Some(slot) = self.people.find(visitor) {
+                    self.heard_of(slot, now);
                 }
             }
             Change::Away { visitor } => {
@@ -293,6 +284,30 @@ impl Room {
             self.detach(slot);
             change(self.people.at_mut(slot));
             self.attach(slot);
+        }
+    }
+
+    /// The commonest change of all: whoever was in line keeps its place there, and only comes last
+    /// among those who will fall silent.
+    fn heard_of(&mut self, slot: u32, now: u64) {
+        let person = *self.people.at(slot);
+        match person.state {
+            State::Present => {
+                self.line.heard_again(&mut self.people, slot);
+                let person = self.people.at_mut(slot);
+                person.seen = now;
+                person.confirmed = true;
+            }
+            State::Away => {
+                self.detach(slot);
+                let back = self.people.at_mut(slot);
+                back.state = State::Present;
+                back.seen = now;
+                back.confirmed = true;
+                self.attach(slot);
+                self.rates.came_back(now, &person);
+            }
+            State::Called | State::Seated => {}
         }
     }
 
@@ -607,20 +622,23 @@ impl Step<'_> {
     }
 
     fn check_in(&mut self, visitors: &[Visitor]) -> Answer {
-        for visitor in visitors {
-            let Some(person) = self.room.find(*visitor) else {
-                continue;
-            };
-            if !matches!(person.state, State::Present | State::Away) {
+        // All are looked up before any is moved: the memory of a great room is far away, and what is
+        // asked for together comes together.
+        let find = |visitor: &Visitor| Some((*visitor, self.room.people.find(*visitor)?));
+        let known: Vec<(Visitor, u32)> = visitors.iter().filter_map(find).collect();
+        for (visitor, slot) in known {
+            let person = self.room.people.at(slot);
+            let waits = matches!(person.state, State::Present | State::Away);
+            if person.visitor != visitor || !waits {
                 continue;
             }
-            if self.silence(&person) > self.settings.hold_ms {
+            if self.silence(person) > self.settings.hold_ms {
                 self.emit(Change::Gone {
-                    visitor: *visitor,
+                    visitor,
                     cause: End::Idle,
                 });
             } else {
-                self.emit(Change::Present { visitor: *visitor });
+                self.emit(Change::Present { visitor });
             }
         }
         self.tick_within(WORK)
@@ -637,8 +655,13 @@ impl Step<'_> {
     }
 
     fn tick(&mut self) -> Answer {
+        let counts = self.room.counts();
         let present = self.room.line.present();
-        self.room.rates.observe(self.now, present);
+        self.room.rates.observe(self.now, &counts, present);
+        let known = self.settings.method == Method::Fifo && !self.settings.queue_all;
+        if known && self.room.rates.trust.is_due(self.now) {
+            self.room.foretell(self.settings, self.now);
+        }
         let silent_ms = self.now.saturating_sub(self.room.durable_at);
         if self.room.people.len() > 0 && silent_ms >= ALIVE_EVERY_MS {
             self.emit(Change::Alive);

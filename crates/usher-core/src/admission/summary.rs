@@ -8,12 +8,16 @@ use super::estimate::{Estimate, Outflow, Percentiles, WAIT_MAX_MS};
 use super::ranked::Ranked;
 use super::rates::arrived;
 use super::settings::{CLOCK_ERROR_MS, Method, Settings};
+use super::trust::Foretold;
 use super::{Counts, Place, Renewal, Room, Stamp, Visitor};
 
 const MARKS: usize = 256;
 /// Time that a freed seat may take to be called: two ticks.
 const TICKS_MS: u64 = 500;
+/// An admission counts for so long; on average half a second less.
 const MINUTE_MS: u64 = 61_000;
+/// Tickets of which is foretold when the room comes to them.
+const FORETOLD: usize = 6;
 
 /// A room at one moment, as the fronts know it.
 #[derive(Debug, Clone)]
@@ -39,6 +43,9 @@ pub struct Summary {
     called: Box<[(Visitor, u64)]>,
     /// The lowest ticket that is present and not called.
     frontier: u64,
+    /// The last ticket that was issued. Of one that came after, nothing is certain: others may have
+    /// entered meanwhile.
+    newest: u64,
     present: Box<[Mark]>,
     away: Box<[Mark]>,
     /// Ends of seats that cannot be renewed, in order; empty when some can.
@@ -59,6 +66,8 @@ struct Mark {
 #[derive(Debug, Clone, Copy)]
 struct Guarantee {
     per_minute: u64,
+    /// Of the minute's limit, one that is reserved is free again so much later at the latest.
+    minute_ms: u64,
     /// Of the minute's limit, spent already.
     spent: u64,
     free: u64,
@@ -77,12 +86,7 @@ impl Room {
         let counts = self.counts();
         let taken = counts.seated + counts.called + counts.ghosts;
         let free = settings.total.saturating_sub(taken);
-        let outflow = Outflow {
-            flow: self.rates.flow(now),
-            ceiling: settings.per_minute as f64 / 60_000.0,
-            free: free as f64,
-            refresh_ms: settings.refresh_ms as f64,
-        };
+        let outflow = self.outflow(settings, now, taken);
         let mut called: Box<[(Visitor, u64)]> = (self.calls.iter())
             .map(|(until, slot)| (self.people.at(slot).visitor, until))
             .collect();
@@ -99,6 +103,7 @@ impl Room {
             known: !settings.queue_all && !settings.suspended && settings.total > 0,
             slots: self.slots(settings, now),
             called,
+            newest: self.last_ticket,
             frontier: present.first().map_or(u64::MAX, |(ticket, _)| ticket),
             present: marks(present),
             away: marks(self.line.away()),
@@ -110,6 +115,7 @@ impl Room {
             outflow,
             guarantee: Guarantee {
                 per_minute: settings.per_minute,
+                minute_ms: settings.claim_ms + MINUTE_MS + TICKS_MS,
                 spent: counts.window + counts.called,
                 free,
                 seats: settings.total,
@@ -136,6 +142,48 @@ impl Room {
         summary.full = (len_max > 0 && counts.present + counts.away >= len_max)
             || summary.longest.is_some_and(day);
         summary
+    }
+}
+
+impl Room {
+    fn outflow(&self, settings: &Settings, now: u64, taken: u64) -> Outflow {
+        let flow = self.rates.flow(now, settings.total);
+        let beyond = taken.saturating_sub(settings.total);
+        let refresh_ms = settings.refresh_ms as f64;
+        // What is reserved counts against the minute before it counts as an admission.
+        let reserved_ms = flow.reserved_ms.unwrap_or(refresh_ms / 2.0);
+        let minute_ms = MINUTE_MS as f64 - 500.0 + reserved_ms;
+        Outflow {
+            flow,
+            ceiling: settings.per_minute as f64 / minute_ms,
+            free: settings.total.saturating_sub(taken) as f64,
+            behind_ms: if beyond == 0 {
+                0.0
+            } else {
+                beyond as f64 / (flow.hazard * (taken + settings.total) as f64 / 2.0)
+            },
+            refresh_ms,
+        }
+    }
+
+    /// Says when the room will come to some of the tickets in line, to see later how true it was.
+    pub(super) fn foretell(&mut self, settings: &Settings, now: u64) {
+        let summary = self.summary(settings, now);
+        let marks = &summary.present;
+        let evenly = (1..=FORETOLD).filter_map(|part| {
+            let last = marks.len().checked_sub(1)?;
+            marks.get(last * part / FORETOLD)
+        });
+        let foretold = evenly.filter_map(|mark| {
+            let ahead = mark.rank as f64 + 1.0;
+            let (mean_ms, variance) = summary.outflow.turn(ahead, mark.staying + 1.0)?;
+            Some(Foretold {
+                ticket: mark.key,
+                mean_ms,
+                variance,
+            })
+        });
+        self.rates.trust.foretell(now, foretold);
     }
 }
 
@@ -192,6 +240,7 @@ impl Summary {
     pub fn guaranteed_by(&self, ticket: u64, method: Method) -> Option<u64> {
         let guarantee = &self.guarantee;
         let certain = self.known
+            && ticket <= self.newest
             && method == Method::Fifo
             && guarantee.per_minute > 0
             && self.counts.ghosts == 0
@@ -204,7 +253,9 @@ impl Summary {
         let ahead = above(&self.present, ticket) + above(&self.away, ticket) + 1;
         let minutes =
             (guarantee.spent.saturating_add(ahead)).saturating_sub(1) / guarantee.per_minute;
-        let by_rate = self.at.saturating_add(minutes.saturating_mul(MINUTE_MS));
+        let by_rate = self
+            .at
+            .saturating_add(minutes.saturating_mul(guarantee.minute_ms));
         let by_seats = if ahead <= guarantee.free {
             self.at
         } else {

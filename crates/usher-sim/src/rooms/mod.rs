@@ -7,6 +7,7 @@
 //! were told, not from what the room believes: S (seats), R (rate), F (order), U (uniqueness),
 //! L (no loss), G (progress).
 
+pub mod crowd;
 pub mod model;
 
 use crate::rng::Rng;
