@@ -138,6 +138,8 @@ pub struct Client {
     event_bytes: usize,
     windows: u32,
     judging: Option<Judging>,
+    /// A message was given up half-way: whatever followed would be part of it.
+    torn: bool,
 }
 
 /// Which requests of a page are let through, and what a server that asks for a password is told.
@@ -182,6 +184,7 @@ impl Client {
             event_bytes: 0,
             windows: 0,
             judging: None,
+            torn: false,
         }
     }
 
@@ -302,7 +305,11 @@ impl Client {
             session_id: session,
         })?;
         message.push(0);
+        if std::mem::replace(&mut self.torn, true) {
+            return Err(ClientFault::Closed);
+        }
         self.socket.write_all(&message).await?;
+        self.torn = false;
         Ok(id)
     }
 
@@ -595,6 +602,25 @@ mod tests {
             matches!(fault, Err(ClientFault::Closed | ClientFault::Io(_))),
             "{fault:?}"
         );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_said_after_half_a_message() {
+        let (mut client, _browser) = pair().await;
+        let large = "x".repeat(8 << 20);
+        let fault = client
+            .ask(
+                "",
+                "M",
+                json!({"large": large}),
+                within(Duration::from_millis(1)),
+            )
+            .await;
+        assert!(matches!(fault, Err(ClientFault::Late { .. })), "{fault:?}");
+        let fault = client
+            .ask("", "M", json!({}), within(Duration::from_secs(60)))
+            .await;
+        assert!(matches!(fault, Err(ClientFault::Closed)), "{fault:?}");
     }
 
     #[tokio::test]

@@ -166,11 +166,9 @@ impl Groups {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() {
                     let path = entry.path();
-                    let group = Group {
-                        kill: Some(path.join("cgroup.kill")).filter(|kill| kill.exists()),
-                        folders: vec![path],
-                        ..Group::default()
-                    };
+                    let mut group = Group::default();
+                    group.kill = Some(path.join("cgroup.kill")).filter(|kill| kill.exists());
+                    group.folders.push(path);
                     found += u32::try_from(group.members().len()).unwrap_or(u32::MAX);
                     group.kill();
                     group.remove().await?;
@@ -290,6 +288,15 @@ impl Group {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A launch that failed leaves it empty; else it was removed before, or is swept later.
+        for folder in &self.folders {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 

@@ -121,6 +121,10 @@ impl Tree {
     /// # Errors
     /// The group could not be removed.
     pub(crate) async fn gone(&mut self) -> io::Result<()> {
+        if self.init.is_none() && !self.ended {
+            // A start that failed has not looked; what we kill without knowing it, nobody waits for.
+            let _ = self.find_init();
+        }
         self.kill();
         self.ended().await;
         if let Some(init) = self.init.take() {

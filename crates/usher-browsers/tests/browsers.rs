@@ -77,6 +77,26 @@ async fn a_browser_draws_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn what_does_not_start_leaves_nothing() {
+    for kind in [Kind::Sandbox, Kind::Process] {
+        let machine = Machine::new(kind);
+        let none = Some("/usr/bin/false".into());
+        let Some(launcher) = machine.launcher_of(none, Box::new(Nowhere)).await else {
+            continue;
+        };
+        for id in 1..=3 {
+            let fault = launcher.start(BrowserId(id)).await.unwrap_err();
+            let said = fault.to_string();
+            assert!(
+                said.starts_with("a browser started but does not work"),
+                "{said}"
+            );
+        }
+        machine.has_nothing_left(&launcher, &[]).await;
+    }
+}
+
+#[tokio::test]
 async fn what_a_page_does_to_itself_is_told() {
     let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Sandbox);

@@ -64,9 +64,19 @@ impl Machine {
     }
 
     pub(crate) async fn launcher(&self, exit: Box<dyn Exit>) -> Option<Launcher> {
+        self.launcher_of(None, exit).await
+    }
+
+    /// The same with another program for a browser.
+    pub(crate) async fn launcher_of(
+        &self,
+        chromium: Option<PathBuf>,
+        exit: Box<dyn Exit>,
+    ) -> Option<Launcher> {
         let listen: Vec<OsString> = vec![PROGRAM.into(), "listen".into()];
         let mut settings = Settings::new(self.host_folder(), listen);
         settings.kind = self.kind;
+        settings.chromium = chromium;
         settings.insecure_single_tenant = self.kind == Kind::Process;
         match Launcher::prepare(settings, exit).await {
             Ok(launcher) => Some(launcher),
