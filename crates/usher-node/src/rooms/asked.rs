@@ -25,7 +25,6 @@ pub fn presumed(catalog: &Catalog, keys: Option<Keys>) -> Rooms {
             name: wanted.name,
             post: Post::presumed(wanted.settings, clock.now()),
             clock,
-            unusable: false,
         };
         (wanted.id, placed)
     });

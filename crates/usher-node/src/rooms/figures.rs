@@ -34,8 +34,10 @@ pub(crate) fn status(placed: &Placed) -> RoomStatus {
             waited_ms: tally.waited_ms,
             abandoned: tally.abandoned,
         },
-        trouble: match (placed.unusable, bulletin.degraded) {
-            (true, _) => Some("its journal cannot be used: nobody new can be told a place"),
+        trouble: match (placed.post.is_gone(), bulletin.degraded) {
+            (true, _) => {
+                Some("it has no owner, its journal cannot be used: nobody new can be told a place")
+            }
             (false, true) => {
                 Some("its journal cannot be written: a crash forgets what happens now")
             }
@@ -146,7 +148,7 @@ impl Collector for RoomMetrics {
         let rooms: Vec<(&str, bool, Arc<Bulletin>)> = (standing.values())
             .map(|placed| {
                 let bulletin = Arc::clone(&placed.post.bulletin());
-                (placed.name.as_str(), placed.unusable, bulletin)
+                (placed.name.as_str(), placed.post.is_gone(), bulletin)
             })
             .collect();
         for (name, help, read) in GAUGES {
@@ -196,8 +198,8 @@ impl RoomMetrics {
             "1 while what the room decides would not outlive the process, or it has no owner",
         );
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (room, unusable, bulletin) in rooms {
-            let degraded = u64::from(*unusable || bulletin.degraded);
+        for (room, gone, bulletin) in rooms {
+            let degraded = u64::from(*gone || bulletin.degraded);
             gauge(&mut metric, &[("room", room)], degraded)?;
         }
         let (name, help) = (

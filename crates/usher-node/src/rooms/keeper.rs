@@ -63,8 +63,6 @@ pub(crate) struct Placed {
     pub(crate) post: Post,
     /// Its time.
     pub(crate) clock: Clock,
-    /// Its journal cannot be used, and there is no owner.
-    pub(crate) unusable: bool,
 }
 
 /// Every room that is in its place.
@@ -319,7 +317,7 @@ impl Thread {
     async fn place(&mut self, wanted: Wanted) {
         let id = wanted.id;
         if let Some(room) = self.rooms.get_mut(&id)
-            && !matches!(room.owner, Owner::None)
+            && !room.post.is_gone()
         {
             let (settings, on_failure) = (wanted.settings, wanted.on_failure);
             let same = room.wanted.settings == settings && room.wanted.on_failure == on_failure;
@@ -331,7 +329,7 @@ impl Thread {
             room.wanted = wanted;
             return;
         }
-        // New, or one whose files may have been put right meanwhile.
+        // New, or one that has no owner: its files may have been put right meanwhile.
         let (post, desk) = Desk::new(wanted.settings, self.clock.now());
         let (owner, clock) = match &self.files {
             Files::Others(_) => (Owner::Comes(desk), self.clock),
@@ -418,7 +416,6 @@ impl Thread {
                 name: room.wanted.name.clone(),
                 post: room.post.clone(),
                 clock: room.clock,
-                unusable: matches!(room.owner, Owner::None),
             };
             (*id, placed)
         });
@@ -552,7 +549,7 @@ mod tests {
         assert!(matches!(refused, JournalFault::Owned { .. }), "{refused}");
         // A room that is placed all the same has no owner, and says so.
         let standing = second.place(vec![wanted(SALE, 1)]).await;
-        assert!(standing[&SALE].unusable);
+        assert!(standing[&SALE].post.is_gone());
         assert_eq!(ask(&second, SALE, 1).await, None);
         first.close().await;
     }
@@ -568,7 +565,7 @@ mod tests {
         let after = keeper(&folder, true);
         after.claim().await.expect("not yet its matter");
         let standing = after.place(vec![wanted(SALE, 1)]).await;
-        assert!(!standing[&SALE].unusable);
+        assert!(!standing[&SALE].post.is_gone());
         // Settings that change before the owner is there are those that it begins with.
         after.place(vec![wanted(SALE, 2)]).await;
         after.take_over();
@@ -579,7 +576,7 @@ mod tests {
         assert!(is_seat(pending.answer().await.ok()));
         // The seat of before is held, so this is one too many.
         assert!(is_place(ask(&after, SALE, 3).await));
-        assert!(!after.standing()[&SALE].unusable);
+        assert!(!after.standing()[&SALE].post.is_gone());
         after.close().await;
     }
 
@@ -602,13 +599,13 @@ mod tests {
         second.claim().await.expect("free");
         let both = || vec![wanted(SALE, 1), wanted(SHOP, 1)];
         let standing = second.place(both()).await;
-        assert!(standing[&SALE].unusable && !standing[&SHOP].unusable);
+        assert!(standing[&SALE].post.is_gone() && !standing[&SHOP].post.is_gone());
         assert_eq!(ask(&second, SALE, 2).await, None);
         assert!(is_seat(ask(&second, SHOP, 2).await));
 
         fs::write(&log, &whole).expect("put right");
         let standing = second.place(both()).await;
-        assert!(!standing[&SALE].unusable);
+        assert!(!standing[&SALE].post.is_gone());
         assert!(is_place(ask(&second, SALE, 2).await));
         assert!(is_place(ask(&second, SHOP, 3).await), "it was not touched");
         second.close().await;

@@ -153,6 +153,12 @@ impl Post {
         Desk::with(Bulletin::of_nobody(settings, now)).0
     }
 
+    /// Whether there is no owner and none will come: its journal cannot be used, or it has ended.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.orders.is_closed()
+    }
+
     /// The newest bulletin.
     #[must_use]
     pub fn bulletin(&self) -> Guard<Arc<Bulletin>> {
