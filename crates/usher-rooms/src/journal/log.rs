@@ -297,6 +297,20 @@ impl Fold {
     }
 }
 
+/// Replays one log by itself, for whoever looks back. Nothing is locked, cut or removed; a log that
+/// is being written is read as far as it is whole.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or is no log of this room.
+pub fn look_back<S: State>(path: &Path, room: Id) -> Result<S, JournalFault> {
+    let bytes = fs::read(path).map_err(JournalFault::io(path, "read"))?;
+    let mut state = S::empty();
+    // Its first frame says which one it is.
+    let next = frame::read(&bytes, 0).map_or(0, |head| head.number);
+    replay_log(path, room, next, &bytes, true, &mut state)?;
+    Ok(state)
+}
+
 /// What lies in a folder, in order.
 struct Files {
     snapshots: Vec<u64>,
@@ -344,44 +358,55 @@ fn read_log<S: State>(
     folder: &Path,
     room: Id,
     index: u64,
-    mut next: u64,
+    next: u64,
     may_be_torn: bool,
     state: &mut S,
 ) -> Result<Read, JournalFault> {
     let path = log_path(folder, index);
     let bytes = fs::read(&path).map_err(JournalFault::io(&path, "read"))?;
+    replay_log(&path, room, next, &bytes, may_be_torn, state)
+}
+
+fn replay_log<S: State>(
+    path: &Path,
+    room: Id,
+    mut next: u64,
+    bytes: &[u8],
+    may_be_torn: bool,
+    state: &mut S,
+) -> Result<Read, JournalFault> {
     let mut at = 0;
     let mut head = true;
     while at < bytes.len() {
-        let Some(frame) = frame::read(&bytes, at) else {
-            if may_be_torn && !frame::follows(&bytes, at) {
+        let Some(frame) = frame::read(bytes, at) else {
+            if may_be_torn && !frame::follows(bytes, at) {
                 break;
             }
             return Err(JournalFault::damaged(
-                &path,
+                path,
                 at,
                 "what is there does not read",
             ));
         };
         if frame.number != next {
             let what = format!("frame {} stands where {next} should", frame.number);
-            return Err(JournalFault::damaged(&path, at, what));
+            return Err(JournalFault::damaged(path, at, what));
         }
         if head {
             if frame.payload != head_of(LOG_HEAD, room) {
-                return Err(JournalFault::damaged(&path, at, "not a log of this room"));
+                return Err(JournalFault::damaged(path, at, "not a log of this room"));
             }
             head = false;
         } else {
             state
                 .replay(frame.payload)
-                .map_err(|what| JournalFault::damaged(&path, at, what))?;
+                .map_err(|what| JournalFault::damaged(path, at, what))?;
             next += 1;
         }
         at = frame.end;
     }
     if head && !may_be_torn {
-        return Err(JournalFault::damaged(&path, at, "it is empty"));
+        return Err(JournalFault::damaged(path, at, "it is empty"));
     }
     Ok(Read {
         next,
@@ -616,6 +641,28 @@ mod tests {
         fold.run::<Numbers>().expect("folded");
         assert_eq!(names(&folder), ["3.log", "3.snapshot"]);
         assert_eq!(opened(&folder).1, (0..=1001).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn a_log_is_read_by_itself_and_left_as_it_is() {
+        let folder = folder();
+        let (mut log, _) = opened(&folder);
+        write(&mut log, [1, 2]);
+        log.rotate().expect("rotated");
+        write(&mut log, [3]);
+        write(&mut log, [4]);
+        let alone = |name| look_back::<Numbers>(&file(&folder, name), ROOM);
+        assert_eq!(alone("1.log").expect("whole").0, [1, 2]);
+        assert_eq!(alone("2.log").expect("whole").0, [3, 4]);
+        let path = file(&folder, "2.log");
+        let bytes = fs::read(&path).expect("read");
+        let torn = &bytes[..bytes.len() - 1];
+        fs::write(&path, torn).expect("write");
+        assert_eq!(alone("2.log").expect("torn at its end").0, [3]);
+        assert_eq!(fs::read(&path).expect("read"), torn);
+        let other = Id::from_bytes([8; 16]);
+        let fault = look_back::<Numbers>(&path, other).expect_err("another room");
+        assert!(fault.to_string().contains("not a log of this room"));
     }
 
     #[test]

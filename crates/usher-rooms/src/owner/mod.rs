@@ -10,6 +10,7 @@
 //! seats are kept free for nobody as were allowed for in advance, and never is one given twice.
 
 mod disk;
+mod history;
 mod post;
 mod record;
 mod tally;
@@ -27,8 +28,10 @@ use usher_core::admission::{Answer, Change, Command, Effect, Entry, Room, Settin
 use usher_core::id::Id;
 
 use self::disk::{COMMIT_MAX, Disk};
+pub use self::history::history;
 use self::post::Order;
 pub use self::post::{Bulletin, Desk, ORDERS_MAX, OnStoreFailure, Pending, Post, Unanswered};
+pub use self::record::Event;
 use self::record::Journaled;
 pub use self::tally::{Tally, WAITS_MS};
 use crate::clock::Clock;

@@ -157,11 +157,7 @@ impl State for Journaled {
     }
 
     fn replay(&mut self, records: &[u8]) -> Result<(), String> {
-        let mut take = Take(records);
-        while !take.0.is_empty() {
-            self.next(&mut take)?;
-        }
-        Ok(())
+        each(records, |event| self.take_in(&event))
     }
 
     fn records(
@@ -182,20 +178,46 @@ impl State for Journaled {
 }
 
 impl Journaled {
-    fn next(&mut self, take: &mut Take<'_>) -> Result<(), String> {
-        let kind = take.byte()?;
-        match kind {
-            WATERMARK => self.admitted_max = take.number()?,
-            CLOSED => {}
-            _ => {
-                let effect = read(kind, take)?;
+    fn take_in(&mut self, event: &Event) {
+        match event {
+            Event::Changed(effect) => {
                 self.clock = self.clock.max(effect.at);
-                self.room.apply(&effect);
+                self.room.apply(effect);
             }
+            Event::Allowed { admitted_max } => self.admitted_max = *admitted_max,
+            Event::Closed => {}
         }
-        self.closed = kind == CLOSED;
-        Ok(())
+        self.closed = matches!(event, Event::Closed);
     }
+}
+
+/// What a journal says, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The room changed.
+    Changed(Effect),
+    /// From here on so many admissions ever are allowed for, whether or not they are recorded.
+    Allowed {
+        /// How many.
+        admitted_max: u64,
+    },
+    /// Nothing is missing up to here.
+    Closed,
+}
+
+/// Reads all of `records`.
+pub(super) fn each(records: &[u8], mut to: impl FnMut(Event)) -> Result<(), String> {
+    let mut take = Take(records);
+    while !take.0.is_empty() {
+        to(match take.byte()? {
+            WATERMARK => Event::Allowed {
+                admitted_max: take.number()?,
+            },
+            CLOSED => Event::Closed,
+            kind => Event::Changed(read(kind, &mut take)?),
+        });
+    }
+    Ok(())
 }
 
 fn read(kind: u8, take: &mut Take<'_>) -> Result<Effect, String> {
