@@ -144,7 +144,11 @@ impl Room {
             self.detach(slot);
             let person = self.people.at_mut(slot);
             match person.state {
-                State::Present | State::Away => person.seen = seen,
+                // That somebody fell silent may be in the journal, and its return never is.
+                State::Present | State::Away => {
+                    person.state = State::Present;
+                    person.seen = seen;
+                }
                 State::Called => {
                     person.seen = seen;
                     person.until = person.until.saturating_add(forgiven);

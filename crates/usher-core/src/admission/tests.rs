@@ -577,6 +577,41 @@ fn a_restart_forgives_the_silence() {
 }
 
 #[test]
+fn who_came_back_just_before_a_crash_is_there_after_it() {
+    let mut story = seats(1);
+    story.enters(1);
+    let ticket = story.waits(2).ticket;
+    story.waits(3);
+    story.leaves(1);
+    story.pass(45_000, &[3]);
+    assert_eq!(
+        story.state(2),
+        Some(State::Away),
+        "called, and did not come"
+    );
+    assert_eq!(story.waits(2).ticket, ticket);
+    let mut after = seats(1);
+    for effect in story.effects.iter().filter(|effect| effect.is_durable()) {
+        after.room.apply(effect);
+        after.replayed.apply(effect);
+    }
+    assert_eq!(
+        after.state(2),
+        Some(State::Away),
+        "its return left no trace"
+    );
+    after.now = story.now + 1_000;
+    let admitted_max = after.room.counts().admitted;
+    after.step(Command::Recover {
+        admitted_max,
+        tail_ms: 0,
+    });
+    after.leaves(3);
+    after.step(Command::Tick);
+    assert_eq!(after.state(2), Some(State::Called));
+}
+
+#[test]
 fn time_that_goes_back_changes_nothing() {
     let mut story = seats(1);
     story.enters(1);
