@@ -362,6 +362,14 @@ impl Usher {
         })
     }
 
+    /// Kills it in the middle of whatever it does; the folder with all that it kept. Not after a
+    /// hand-over.
+    pub fn kill(mut self) -> Folder {
+        self.signal(Signal::KILL);
+        self.wait();
+        std::mem::replace(&mut self.folder, Folder::new())
+    }
+
     /// SIGTERM, and how it ended. Not after a hand-over.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
