@@ -16,6 +16,7 @@ mod handover;
 mod load;
 mod numbers;
 mod programs;
+mod room;
 mod rules;
 mod sdk;
 mod sdk_rooms;
