@@ -17,7 +17,7 @@ const PICTURE: [(&str, &[&str]); 14] = [
     ("usher-edge", &["usher-rooms", CORE]),
     ("usher-egress", &["usher-edge", CORE]),
     ("usher-cdp", &[]),
-    ("usher-browsers", &[CORE]),
+    ("usher-browsers", &["usher-egress", CORE]),
     (
         "usher-broker",
         &["usher-pool", "usher-cdp", "usher-browsers", CORE],

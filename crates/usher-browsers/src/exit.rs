@@ -22,7 +22,8 @@ pub trait Exit: Send + Sync {
 
 /// One browser's way out. Dropping it cuts all of its connections.
 pub trait Way: Send {
-    /// The browser is lent: what `guardrails` (a JSON object) forbid is out of reach from here on.
+    /// The browser is lent: what `guardrails` (a JSON object, see [`usher_egress::Policy::read`])
+    /// forbid is out of reach from here on. Before that everything is.
     ///
     /// # Errors
     /// What of the guardrails cannot be understood; the browser is not lent then.

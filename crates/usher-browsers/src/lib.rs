@@ -7,7 +7,7 @@
 //! - [`lacks`] says before anything else what the machine does not have, in one line,
 //! - [`backend`] says what has to be run: in a sandbox, or bare for one trusted tenant,
 //! - [`browser::Browser`] is one that runs: launched, seen to draw ([`canary`]), and ended,
-//! - [`exit`] is the one way out of its network, a listener that the egress proxy serves,
+//! - [`exit`] is the one way out of its network, a listener that [`usher_egress`] serves,
 //! - [`client`] speaks to it while it is ours, [`page`] draws one page with it,
 //! - [`host::run`] runs many, for brokers that come over a socket.
 //!
@@ -21,6 +21,7 @@ pub mod backend;
 pub mod browser;
 pub mod canary;
 pub mod client;
+mod egress;
 pub mod exit;
 pub mod folder;
 pub mod group;

@@ -27,6 +27,7 @@ use usher_browsers::settings::Kind;
 use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::{BrowserId, SessionId};
+use usher_egress::{Deadlines, Egress};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -255,6 +256,80 @@ async fn the_exit_is_all_of_the_network() {
         );
         let direct = tokio::time::timeout(Duration::from_millis(1), beside.accept()).await;
         assert!(direct.is_err(), "{kind:?}: somebody came by another way");
+    }
+}
+
+/// A site that answers every request with a page of one colour.
+async fn site() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = vec![0; 4096];
+            let _ = stream.read(&mut head).await;
+            let page = "<body style='background:rgb(4,5,6)'>";
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+                page.len()
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn through_the_proxy_a_page_reaches_what_its_lease_allows() {
+    for kind in [Kind::Sandbox, Kind::Process] {
+        let _turn = machine::turn().await;
+        let machine = Machine::new(kind);
+        let egress = Egress::new(Deadlines::default());
+        let Some(launcher) = machine.launcher(Box::new(egress.clone())).await else {
+            continue;
+        };
+        let site = site().await;
+        let inside = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+        inside.set_nonblocking(true).unwrap();
+        let mut browser = launcher.start(BrowserId(1)).await.unwrap();
+        let guardrails = r#"{"allow_private":["127.0.0.1/32"]}"#;
+        let way = browser.body.way().expect("a way out");
+        assert!(way.lend(SessionId(1), r#"{"what":1}"#).is_err());
+        way.lend(SessionId(1), guardrails).unwrap();
+        assert!(way.lend(SessionId(1), "{}").is_err());
+
+        let mut order = Screenshot::of(Content::Url(format!("http://{site}/")));
+        (order.visit.viewport.width, order.visit.viewport.height) = (400, 300);
+        let picture = page::screenshot(&mut browser.client, &order).await.unwrap();
+        assert_eq!(pixel(&picture, 10, 10), Ok([4, 5, 6]));
+        // Over a tunnel, so that the browser itself only knows that there is none.
+        let denied = inside.local_addr().unwrap();
+        for (url, host, cause) in [
+            (
+                format!("https://{denied}/"),
+                "127.0.0.2",
+                "net::ERR_BLOCKED_BY_ADMINISTRATOR",
+            ),
+            (
+                format!("https://[::ffff:127.0.0.2]:{}/", denied.port()),
+                "[::ffff:127.0.0.2]",
+                "net::ERR_BLOCKED_BY_ADMINISTRATOR",
+            ),
+            (
+                "https://127.0.0.1:6379/".to_owned(),
+                "127.0.0.1",
+                "net::ERR_BLOCKED_BY_ADMINISTRATOR",
+            ),
+        ] {
+            let order = Screenshot::of(Content::Url(url.clone()));
+            let fault = page::screenshot(&mut browser.client, &order).await;
+            let fault = fault.unwrap_err().to_string();
+            assert!(fault.starts_with("net::ERR_"), "{url}: {fault}");
+            let told = browser.body.way().unwrap().cause(host, PATIENCE);
+            assert_eq!(told.as_deref(), Some(cause), "{url}");
+        }
+        let arrived = inside.accept();
+        assert!(arrived.is_err(), "{kind:?}: {arrived:?}");
+        browser.close().await.unwrap();
     }
 }
 

@@ -12,7 +12,7 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_async_with_config};
 use usher_cdp::session::{Service, websocket};
 use usher_cdp::{Framing, Gate, Part, Session};
@@ -32,17 +32,18 @@ fn main() {
         .build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
-        let direct = round_trips(&mut direct().await).await;
+        let mut client = direct().await;
+        let direct = round_trips(&mut client).await;
+        let straight = throughput(&mut client).await;
         let (_session, mut client) = relayed().await;
         let through = round_trips(&mut client).await;
         report("round trip, no relay", &direct);
         report("round trip, relay", &through);
         let added = through[through.len() / 2].saturating_sub(direct[direct.len() / 2]);
         println!("added round trip, p50: {added:?}");
-        println!(
-            "events of 1 MiB, relay: {:.0} MB/s",
-            throughput(&mut client).await
-        );
+        let relayed = throughput(&mut client).await;
+        println!("events of 1 MiB, no relay: {straight:.0} MB/s");
+        println!("events of 1 MiB, relay: {relayed:.0} MB/s");
         idle().await;
     });
 }
@@ -61,11 +62,16 @@ async fn direct() -> Client {
         stream.set_nodelay(true).expect("a socket");
         let server = accept_async_with_config(stream, Some(websocket(LIMIT))).await;
         let mut server = server.expect("a handshake");
+        let event = event("");
         while let Some(Ok(Message::Text(text))) = server.next().await {
-            server
-                .send(Message::text(answer(&text)))
-                .await
-                .expect("the client reads");
+            let answered = server.send(Message::text(answer(&text))).await;
+            answered.expect("the client reads");
+            if text.contains("Stream.start") {
+                for _ in 0..EVENTS {
+                    let event = Message::text(event.clone());
+                    server.send(event).await.expect("the client reads");
+                }
+            }
         }
     });
     connect(address).await
@@ -74,7 +80,9 @@ async fn direct() -> Client {
 async fn connect(address: std::net::SocketAddr) -> Client {
     let stream = TcpStream::connect(address).await.expect("the server");
     stream.set_nodelay(true).expect("a socket");
-    let client = client_async_with_config("ws://localhost/", stream, Some(websocket(LIMIT))).await;
+    // As a client would have it.
+    let own = WebSocketConfig::default();
+    let client = client_async_with_config("ws://localhost/", stream, Some(own)).await;
     client.expect("a handshake").0
 }
 
@@ -105,10 +113,7 @@ async fn relayed() -> (Session, Client) {
 /// Answers commands at once; `Stream.start` sends events.
 async fn browser(mut pipe: UnixStream) {
     let mut buffer = Vec::new();
-    let event = format!(
-        r#"{{"method":"A.b","params":{{"data":"{}"}},"sessionId":"R0"}}"#,
-        "x".repeat(EVENT_BYTES)
-    );
+    let event = event(",\"sessionId\":\"R0\"");
     let event = [event.as_bytes(), b"\0"].concat();
     loop {
         while let Some(end) = buffer.iter().position(|&byte| byte == 0) {
@@ -134,6 +139,12 @@ async fn browser(mut pipe: UnixStream) {
             return;
         }
     }
+}
+
+/// With `end` behind its other members.
+fn event(end: &str) -> String {
+    let data = "x".repeat(EVENT_BYTES);
+    format!(r#"{{"method":"A.b","params":{{"data":"{data}"}}{end}}}"#)
 }
 
 fn answer(command: &str) -> String {

@@ -266,11 +266,11 @@ impl Session {
 }
 
 /// The settings for a WebSocket of a client that takes messages of `limit` bytes. Its buffers are
-/// small: many clients say nothing for a long time.
+/// small, for many clients say nothing for a long time.
 #[must_use]
 pub fn websocket(limit: usize) -> WebSocketConfig {
     WebSocketConfig::default()
-        .read_buffer_size(4 << 10)
+        .read_buffer_size(16 << 10)
         .write_buffer_size(0)
         .max_message_size(Some(limit))
         .max_frame_size(Some(limit))

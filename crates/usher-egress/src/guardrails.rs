@@ -153,6 +153,12 @@ impl Guardrails {
         Ok(Guardrails { patterns })
     }
 
+    /// These patterns, however many.
+    #[must_use]
+    pub fn of_patterns(patterns: Vec<Pattern>) -> Guardrails {
+        Guardrails { patterns }
+    }
+
     /// These hosts and those of `other`.
     #[must_use]
     pub fn and(mut self, other: Guardrails) -> Guardrails {

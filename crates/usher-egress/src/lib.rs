@@ -38,5 +38,5 @@ pub use cause::Cause;
 pub use exit::{Credential, Deadlines, Door, Egress, Exit};
 pub use guardrails::{Guardrails, Pattern, PatternFault};
 pub use meter::Usage;
-pub use policy::{Policy, Ports};
+pub use policy::{Policy, PolicyFault, Ports};
 pub use record::Refusal;

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
+use serde::Deserialize;
 
 use crate::address::Ranges;
 use crate::cause::Cause;
-use crate::guardrails::{Guardrails, Pattern};
+use crate::guardrails::{Guardrails, Pattern, PatternFault};
 use crate::target::Target;
 
 /// Connections that one browser may have to the outside at a time.
@@ -48,7 +49,66 @@ impl Default for Policy {
     }
 }
 
+/// A policy as a broker writes it for a browser host.
+///
+/// Whoever reads it may be older than whoever wrote it, for hosts outlive the processes in front of
+/// them. A word that is not known here may forbid something, so it is a fault.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    allowed_hosts: Option<Vec<String>>,
+    #[serde(default)]
+    denied_hosts: Vec<String>,
+    #[serde(default)]
+    denied: Vec<IpNet>,
+    #[serde(default)]
+    allow_private: Vec<IpNet>,
+    connections_max: Option<usize>,
+    traffic_max: Option<u64>,
+}
+
+/// Why a written policy is none.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyFault {
+    /// Not JSON, or words that are not known here.
+    #[error("a policy cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A host pattern is none.
+    #[error(transparent)]
+    Pattern(#[from] PatternFault),
+}
+
 impl Policy {
+    /// Reads a policy that is written as a JSON object: `allowed_hosts` (the guardrails; without
+    /// it all hosts, empty none), `denied_hosts`, `denied`, `allow_private` (lists of networks),
+    /// `connections_max`, `traffic_max`, each as the field of this type says, and each with its
+    /// default where it is left out. An empty text is the default.
+    ///
+    /// # Errors
+    /// It cannot be understood to its last word.
+    pub fn read(text: &str) -> Result<Policy, PolicyFault> {
+        if text.trim().is_empty() {
+            return Ok(Policy::default());
+        }
+        let written: Written = serde_json::from_str(text)?;
+        let patterns = |list: Vec<String>| -> Result<Vec<Pattern>, PatternFault> {
+            list.iter().map(|text| Pattern::parse(text)).collect()
+        };
+        let default = Policy::default();
+        Ok(Policy {
+            guardrails: written
+                .allowed_hosts
+                .map(|list| patterns(list).map(Guardrails::of_patterns))
+                .transpose()?,
+            denied_hosts: patterns(written.denied_hosts)?,
+            denied: written.denied,
+            allow_private: written.allow_private,
+            connections_max: written.connections_max.unwrap_or(default.connections_max),
+            traffic_max: written.traffic_max,
+            ..default
+        })
+    }
+
     /// What can be said before anybody is asked for an address: a name that is denied must not
     /// even reach a name server, for that is a way out too.
     pub(crate) fn judge_name(&self, target: &Target) -> Result<(), Cause> {
@@ -148,6 +208,46 @@ mod tests {
             0, 1, 22, 25, 81, 445, 1023, 2375, 2376, 2380, 6379, 9222, 9229, 27017,
         ] {
             assert!(!ports.allow(port), "{port}");
+        }
+    }
+
+    #[test]
+    fn a_written_policy_is_understood_to_its_last_word_or_not_at_all() {
+        for text in ["", " ", "{}"] {
+            let policy = Policy::read(text).expect("the default");
+            assert!(policy.guardrails.is_none() && policy.allow_private.is_empty());
+            assert_eq!(policy.connections_max, CONNECTIONS_MAX);
+        }
+        let policy = Policy::read(
+            r#"{"allowed_hosts":["*.example.com"],"denied_hosts":["a.example.com"],
+                "denied":["192.0.2.0/24"],"allow_private":["127.0.0.0/8","fd00::/8"],
+                "connections_max":3,"traffic_max":1000}"#,
+        );
+        let policy = policy.expect("a policy");
+        let judge = |host: &str| policy.judge_name(&Target::new(host, 443).expect("a host"));
+        assert_eq!(judge("b.example.com"), Ok(()));
+        assert_eq!(judge("a.example.com"), Err(Cause::Host));
+        assert_eq!(judge("example.com"), Err(Cause::Guardrails));
+        assert!(policy.opens([127, 9, 9, 9].into()) && policy.denied.len() == 1);
+        assert_eq!(
+            (policy.connections_max, policy.traffic_max),
+            (3, Some(1000))
+        );
+        let none = Policy::read(r#"{"allowed_hosts":[]}"#).expect("a policy");
+        assert_eq!(
+            none.judge_name(&Target::new("a.b", 443).expect("a host")),
+            Err(Cause::Guardrails)
+        );
+        for text in [
+            "null",
+            "[]",
+            "{",
+            r#"{"allowedDomains":[]}"#,
+            r#"{"allowed_hosts":["http://a"]}"#,
+            r#"{"allow_private":["127.0.0.1/33"]}"#,
+            r#"{"traffic_max":-1}"#,
+        ] {
+            assert!(Policy::read(text).is_err(), "{text}");
         }
     }
 
