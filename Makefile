@@ -18,8 +18,10 @@ test: ## everything the gate runs: format, lint, docs, unit, simulation, end to 
 bench: ## usher beside haproxy and nginx: table on the terminal and in bench/RESULTS.md
 	@scripts/setup bench
 	cargo build --release --locked --package usher --bin usher --example echo
+	cargo build --release --locked --package usher-rooms --example seed --example waiting
 	python3 bench/run.py $(ARGS)
 	python3 bench/api.py
+	python3 bench/rooms.py
 
 soak: ## long runs: wide seeds (SEEDS=...), real load, fuzzing (SECONDS_EACH=... per target)
 	@scripts/setup test
