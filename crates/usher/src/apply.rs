@@ -25,8 +25,9 @@ use crate::terminal::{Tone, ask, colourful, complain, paint, say, shown};
   USHER_TOKEN=... usher apply -f shop.yaml
   usher export | sed 's/weight: 0.5/weight: 1/' | usher apply -f - --yes
 
-The file holds 'zones', 'monitors', 'monitor_groups', 'pools' and 'load_balancers' in the words of
-the configuration file, as 'usher export' writes them. Without --yes it asks on a terminal, and
+The file holds 'zones', 'monitors', 'monitor_groups', 'pools', 'load_balancers' and 'waiting_rooms'
+in the words of the configuration file, as 'usher export' writes them. Rules of a waiting room stay
+as they are unless the file has 'rules'. Without --yes it asks on a terminal, and
 changes nothing elsewhere. Exit code 0: the node is as the file says; 1: it is not.")]
 pub(crate) struct Arguments {
     /// The file; '-' is the standard input
@@ -153,16 +154,17 @@ impl Run<'_> {
             Section::Monitors => format!("{base}/monitors"),
             Section::MonitorGroups => format!("{base}/monitor_groups"),
             Section::Pools => format!("{base}/pools"),
-            Section::Balancers => {
+            Section::Balancers | Section::Rooms => {
+                let host = step.host();
                 let created = self.created.keys();
                 let created = created.filter(|(section, _)| *section == Section::Zones);
                 let created = created.map(|(_, key)| key.as_str());
-                let kept = self.whole.inventory.zone_of(&step.key);
+                let kept = self.whole.inventory.zone_of(host);
                 let mut zones: Vec<&str> = created.chain(kept).collect();
-                zones.retain(|zone| step.key == **zone || step.key.ends_with(&format!(".{zone}")));
+                zones.retain(|zone| host == *zone || host.ends_with(&format!(".{zone}")));
                 let zone = zones.into_iter().max_by_key(|zone| zone.len())?;
                 let id = self.id(Section::Zones, zone)?;
-                format!("/zones/{id}/load_balancers")
+                format!("/zones/{id}/{}", step.section.key())
             }
         })
     }
@@ -186,7 +188,12 @@ impl Run<'_> {
             // What names it still may be changed or deleted before.
             Action::Delete { .. } => return Ok(Value::Null),
         };
-        told.map(|mut envelope| envelope.remove("dry_run").unwrap_or(Value::Null))
+        let told = told?.remove("dry_run").unwrap_or(Value::Null);
+        if let (Action::Change { id, .. }, Some(rules)) = (&step.action, step.rules()) {
+            let path = format!("{list}/{id}/rules?dry_run=true");
+            self.node.call("PUT", &path, Some(&rules))?;
+        }
+        Ok(told)
     }
 
     fn make(&mut self, step: &Step) -> Result<(), Ending> {
@@ -206,15 +213,26 @@ impl Run<'_> {
             (Action::Create, _) => {
                 let made = self.node.call("POST", &list, Some(&body)).map(result)?;
                 let id = text(&made["id"]);
+                self.rules(step, &list, &id)?;
                 self.created.insert((step.section, step.key.clone()), id);
             }
             (Action::Change { id, .. }, _) => {
                 self.node
                     .call("PUT", &format!("{list}/{id}"), Some(&body))?;
+                self.rules(step, &list, id)?;
             }
             (Action::Delete { id }, _) => {
                 self.node.call("DELETE", &format!("{list}/{id}"), None)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Replaces the rules of a waiting room, where they differ.
+    fn rules(&self, step: &Step, list: &str, id: &str) -> Result<(), Ending> {
+        if let Some(rules) = step.rules() {
+            let path = format!("{list}/{id}/rules");
+            self.node.call("PUT", &path, Some(&rules))?;
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! `usher export`: what the API manages, as a file that `usher apply` takes.
 
+use anyhow::anyhow;
 use serde_json::Value;
 use usher_api::inventory::{Inventory, Section};
+use usher_api::wire::rooms::SERVED;
 
 use crate::remote::{Api, Node, result};
 use crate::terminal::say_text;
@@ -12,8 +14,8 @@ use crate::{Ending, yaml};
 #[command(after_help = "Example:
   USHER_TOKEN=... usher export > shop.yaml
 
-Writes zones, monitors, monitor groups, pools and load balancers that were made over the API, in the
-words and the order of the configuration file; what the node's own file declares is not among them.
+Writes zones, monitors, monitor groups, pools, load balancers and waiting rooms that were made over
+the API, in the words and the order of the configuration file; what the node's own file declares is not among them.
 'usher apply -f shop.yaml' brings them back, here or on another node. Request headers of monitors
 and endpoints are written as they are: look for secrets in them before you share the file.")]
 pub(crate) struct Arguments {
@@ -52,7 +54,7 @@ impl Whole {
         let accounts = node.get("/accounts")?;
         let account = text(&accounts[0]["id"]);
         let mut inventory = Inventory::default();
-        let mut zones = zones(node)?;
+        let mut zones = paged(node, "/zones")?;
         let base = format!("/accounts/{account}/load_balancers");
         for (section, path) in [
             (Section::Monitors, "monitors"),
@@ -65,21 +67,40 @@ impl Whole {
             let path = format!("/zones/{}", text(&zone["id"]));
             let balancers = node.get(&format!("{path}/load_balancers"))?;
             inventory.add(Section::Balancers, &list(balancers));
+            inventory.add(Section::Rooms, &rooms(node, &path)?);
             let setting = |name: &str| node.get(&format!("{path}/settings/{name}"));
             zone["ssl"] = setting("ssl")?["value"].take();
             zone["always_use_https"] = (setting("always_use_https")?["value"] == "on").into();
         }
         inventory.add(Section::Zones, &zones);
         inventory.settle();
+        if let [name, ..] = inventory.shared_names()[..] {
+            return Err(Ending::Change(anyhow!(
+                "two zones have a waiting room {name:?}, and a file has room for one: rename one of them"
+            )));
+        }
         Ok(Whole { account, inventory })
     }
 }
 
-/// All zones; they come in pages.
-fn zones(node: &Node) -> Result<Vec<Value>, Ending> {
+/// The waiting rooms of the zone at `path`, each with its rules.
+fn rooms(node: &Node, path: &str) -> Result<Vec<Value>, Ending> {
+    if !SERVED {
+        return Ok(Vec::new());
+    }
+    let mut rooms = paged(node, &format!("{path}/waiting_rooms"))?;
+    for room in &mut rooms {
+        let id = text(&room["id"]);
+        room["rules"] = node.get(&format!("{path}/waiting_rooms/{id}/rules"))?;
+    }
+    Ok(rooms)
+}
+
+/// All of a list that comes in pages.
+fn paged(node: &Node, path: &str) -> Result<Vec<Value>, Ending> {
     let mut all = Vec::new();
     for page in 1.. {
-        let path = format!("/zones?per_page=1000&page={page}");
+        let path = format!("{path}?per_page=1000&page={page}");
         let part = list(node.call("GET", &path, None).map(result)?);
         if part.is_empty() {
             break;

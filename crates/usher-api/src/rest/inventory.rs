@@ -13,9 +13,10 @@ use usher_core::id::{Id, Kind as IdKind};
 use usher_store::Kind;
 
 use super::desired::fields_of;
-use super::document::{canonical, lean};
-use super::names;
+use super::document::{Field, canonical, lean};
+use super::{fields, names, rooms};
 use crate::wire::reader::{Fault, declared};
+use crate::wire::rooms::ACTION;
 
 /// A list of the file, in the order in which resources build on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,16 +31,19 @@ pub enum Section {
     Pools,
     /// Load balancers.
     Balancers,
+    /// Waiting rooms, with their rules.
+    Rooms,
 }
 
 impl Section {
     /// All of them.
-    pub const ALL: [Section; 5] = [
+    pub const ALL: [Section; 6] = [
         Section::Zones,
         Section::Monitors,
         Section::MonitorGroups,
         Section::Pools,
         Section::Balancers,
+        Section::Rooms,
     ];
 
     /// Its key in the file.
@@ -51,6 +55,7 @@ impl Section {
             Section::MonitorGroups => "monitor_groups",
             Section::Pools => "pools",
             Section::Balancers => "load_balancers",
+            Section::Rooms => "waiting_rooms",
         }
     }
 
@@ -63,6 +68,7 @@ impl Section {
             Section::MonitorGroups => "monitor group",
             Section::Pools => "pool",
             Section::Balancers => "load balancer",
+            Section::Rooms => "waiting room",
         }
     }
 
@@ -74,6 +80,7 @@ impl Section {
             Section::MonitorGroups => Kind::MonitorGroup,
             Section::Pools => Kind::Pool,
             Section::Balancers => Kind::Balancer,
+            Section::Rooms => Kind::Room,
         }
     }
 
@@ -84,6 +91,7 @@ impl Section {
             Section::MonitorGroups => IdKind::MonitorGroup,
             Section::Pools => IdKind::Pool,
             Section::Balancers => IdKind::Balancer,
+            Section::Rooms => IdKind::Room,
         }
     }
 
@@ -93,15 +101,14 @@ impl Section {
             Kind::Monitor => Section::Monitors,
             Kind::MonitorGroup => Section::MonitorGroups,
             Kind::Balancer => Section::Balancers,
+            Kind::Room | Kind::RoomRules => Section::Rooms,
             Kind::Zone | Kind::ZoneSettings => Section::Zones,
             // Documents name nothing else.
             Kind::Pool
             | Kind::Account
             | Kind::NotificationPolicy
             | Kind::WebhookDestination
-            | Kind::Token
-            | Kind::Room
-            | Kind::RoomRules => Section::Pools,
+            | Kind::Token => Section::Pools,
         }
     }
 
@@ -109,6 +116,39 @@ impl Section {
     const fn is_named(self) -> bool {
         !matches!(self, Section::Monitors | Section::MonitorGroups)
     }
+
+    /// A resource with every field that a client sets, in their order.
+    fn whole(self, shown: &Map<String, Value>) -> Map<String, Value> {
+        let mut document = canonical(shown, fields_of(self.kind()));
+        if self == Section::Rooms {
+            rooms::settle(&mut document);
+            if let Some(rules) = rules_of(shown, canonical) {
+                document.insert(RULES.to_owned(), rules);
+            }
+        }
+        document
+    }
+}
+
+/// Of a room: its rules, which the API has calls of their own for.
+const RULES: &str = "rules";
+
+fn rules_of(
+    room: &Map<String, Value>,
+    form: fn(&Map<String, Value>, &[Field]) -> Map<String, Value>,
+) -> Option<Value> {
+    let rules = room.get(RULES)?.as_array()?.iter();
+    let rules = rules.map(|rule| {
+        let mut rule = form(
+            &rule.as_object().cloned().unwrap_or_default(),
+            fields::ROOM_RULE,
+        );
+        // There is only one action, and a list has its order.
+        rule.shift_remove("action");
+        rule.shift_remove("position");
+        rule
+    });
+    Some(rules.map(Value::from).collect())
 }
 
 /// A resource of the node.
@@ -173,6 +213,36 @@ pub struct Step {
 }
 
 impl Step {
+    /// The host that it is about: of a load balancer or a waiting room.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        match self.section {
+            Section::Rooms => self.document.get("host").and_then(Value::as_str),
+            _ => None,
+        }
+        .unwrap_or(&self.key)
+    }
+
+    /// What the rules of a waiting room should be, as its own call takes them, where they differ.
+    #[must_use]
+    pub fn rules(&self) -> Option<Value> {
+        let rules = self.document.get(RULES)?.as_array()?;
+        let differs = match &self.action {
+            Action::Create => !rules.is_empty(),
+            Action::Change { differences, .. } => {
+                let mut fields = differences.iter().map(|it| it.field.as_str());
+                fields.any(|field| field.starts_with(RULES))
+            }
+            Action::Delete { .. } => false,
+        };
+        let rules = rules.iter().map(|rule| {
+            let mut rule = rule.clone();
+            rule["action"] = ACTION.into();
+            rule
+        });
+        differs.then(|| rules.collect())
+    }
+
     /// The body of the call; `None` while it names what is not created yet. `created` finds the id of
     /// a resource that earlier steps have created.
     #[must_use]
@@ -182,7 +252,9 @@ impl Step {
         created: impl Fn(Section, &str) -> Option<String>,
     ) -> Option<Value> {
         let mut whole = true;
-        let mut body = Value::from(self.document.clone());
+        let mut document = self.document.clone();
+        document.shift_remove(RULES);
+        let mut body = Value::from(document);
         names::visit(self.section.kind(), &mut body, &mut |kind, text| {
             let section = Section::of(kind);
             let kept = inventory.by_key(section, text).map(|kept| kept.id.clone());
@@ -204,7 +276,7 @@ impl Inventory {
                 continue;
             };
             let text = |key: &str| shown.get(key).and_then(Value::as_str).unwrap_or_default();
-            let mut document = canonical(shown, fields_of(section.kind()));
+            let mut document = section.whole(shown);
             let mut key = text("name").to_owned();
             // A host has no case.
             if section == Section::Balancers {
@@ -267,6 +339,16 @@ impl Inventory {
 
     fn by_id(&self, section: Section, id: &str) -> Option<&Kept> {
         self.all(section).iter().find(|kept| kept.id == id)
+    }
+
+    /// Names that waiting rooms of several zones share: a file has room for one of each.
+    #[must_use]
+    pub fn shared_names(&self) -> Vec<&str> {
+        let rooms = self.all(Section::Rooms);
+        let before = |at: usize| rooms[..at].iter().map(|kept| kept.key.as_str());
+        let shared = rooms.iter().enumerate();
+        let shared = shared.filter(|(at, kept)| before(*at).any(|key| key == kept.key));
+        shared.map(|(_, kept)| kept.key.as_str()).collect()
     }
 
     /// The id of the resource that has this key.
@@ -351,7 +433,11 @@ impl Inventory {
                     action: Action::Delete {
                         id: kept.id.clone(),
                     },
-                    document: Map::new(),
+                    document: match section {
+                        // Its zone is that of its host.
+                        Section::Rooms => kept.document.clone(),
+                        _ => Map::new(),
+                    },
                 }));
             }
         }
@@ -371,6 +457,11 @@ impl Kept {
     /// As the file has it, below its key.
     fn written(&self, section: Section) -> Map<String, Value> {
         let mut written = lean(&self.document, fields_of(section.kind()));
+        if let Some(rules) = rules_of(&self.document, lean)
+            && rules != Value::Array(Vec::new())
+        {
+            written.insert(RULES.to_owned(), rules);
+        }
         if section.is_named() {
             written.shift_remove("name");
         } else if written.get("description").and_then(Value::as_str) == Some(self.key.as_str()) {
@@ -456,10 +547,15 @@ impl<'a> Wanted<'a> {
 
     /// A host that is in no zone is in one of its own, as in the node's own file.
     fn imply_zones(&mut self) {
-        let balancers = |one: &&One<'_>| one.section == Section::Balancers;
-        let hosts: Vec<String> = (self.all.iter().filter(balancers))
-            .map(|one| one.key.clone())
-            .collect();
+        let hosts = self.all.iter().filter_map(|one| match one.section {
+            Section::Balancers => Some(one.key.clone()),
+            Section::Rooms => {
+                let host = one.value.get("host").and_then(Value::as_str)?;
+                Some(host.to_ascii_lowercase())
+            }
+            _ => None,
+        });
+        let hosts: Vec<String> = hosts.collect();
         for host in hosts {
             let zones = self.all.iter().filter(|one| one.section == Section::Zones);
             let here = longest(zones.map(|one| one.key.as_str()), &host);
@@ -514,11 +610,18 @@ impl<'a> Wanted<'a> {
             Section::Pools | Section::Balancers => {
                 value.insert("name".to_owned(), one.key.clone().into());
             }
+            Section::Rooms => {
+                value.insert("name".to_owned(), one.key.clone().into());
+                // A file that says nothing of rules leaves them to the API.
+                let rules = one.kept.and_then(|kept| kept.document.get(RULES));
+                let rules = rules.cloned().unwrap_or(Value::Array(Vec::new()));
+                value.entry(RULES).or_insert(rules);
+            }
             Section::Monitors | Section::MonitorGroups => {
                 value.insert("description".to_owned(), described(one).into());
             }
         }
-        let mut document = Value::from(canonical(&value, fields_of(kind)));
+        let mut document = Value::from(one.section.whole(&value));
         names::visit(kind, &mut document, &mut |kind, text| match self
             .resolved(Section::of(kind), text)
         {

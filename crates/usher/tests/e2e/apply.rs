@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use serde_json::{Value, json};
+use usher_api::wire::rooms::SERVED;
 
 use crate::support::api::result;
 use crate::support::config::{HOST, TOKEN};
@@ -162,6 +163,63 @@ fn a_change_is_told_field_by_field_and_only_prune_deletes() {
     usher.folder().write("none.yaml", "{}");
     good(&usher, &["apply", "-f", "none.yaml", "--prune", "--yes"]);
     assert_eq!(good(&usher, &["export"]), "{}\n");
+}
+
+#[test]
+fn rooms_go_out_and_in_with_their_rules() {
+    if !SERVED {
+        return;
+    }
+    let usher = Usher::start(&with_store(Config::new()));
+    let text = format!(
+        "\
+waiting_rooms:
+  sale:
+    host: {HOST}
+    path: /sale
+    total_active_users: 300
+    new_users_per_minute: 200
+    rules:
+      - expression: \"starts_with(http.request.uri.path, \\\"/sale/static/\\\")\"
+      - expression: ssl
+        enabled: false
+"
+    );
+    usher.folder().write("rooms.yaml", &text);
+    let done = good(&usher, &["apply", "-f", "rooms.yaml", "--yes"]);
+    assert!(done.ends_with("created waiting room sale\n"), "{done}");
+    let zone = usher.zone();
+    let rooms = result(&usher.call("GET", &format!("{zone}/waiting_rooms"), ""));
+    let path = format!(
+        "{zone}/waiting_rooms/{}/rules",
+        rooms[0]["id"].as_str().unwrap()
+    );
+    let rules = result(&usher.call("GET", &path, ""));
+    assert_eq!(
+        (&rules[0]["enabled"], &rules[1]["enabled"]),
+        (&json!(true), &json!(false))
+    );
+    let exported = good(&usher, &["export"]);
+    assert!(exported.contains(&text), "{exported}");
+    for args in [
+        &["apply", "-f", "rooms.yaml"][..],
+        &["apply", "-f", "rooms.yaml", "--prune"],
+    ] {
+        assert_eq!(good(&usher, args), "nothing to change\n");
+    }
+    usher.folder().write(
+        "rooms.yaml",
+        text.replace("expression: ssl", "expression: not ssl"),
+    );
+    good(&usher, &["apply", "-f", "rooms.yaml", "--yes"]);
+    let rules = result(&usher.call("GET", &path, ""));
+    assert_eq!(rules[1]["expression"], "not ssl");
+    usher.folder().write("rooms.yaml", "{}");
+    good(&usher, &["apply", "-f", "rooms.yaml", "--prune", "--yes"]);
+    assert_eq!(
+        result(&usher.call("GET", &format!("{zone}/waiting_rooms"), "")),
+        json!([])
+    );
 }
 
 #[test]

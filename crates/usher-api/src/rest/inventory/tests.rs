@@ -191,3 +191,94 @@ fn a_host_without_a_zone_brings_one_and_a_declared_name_is_found() {
     let body = steps[0].body(&inventory, |_, _| None).expect("whole");
     assert_eq!(body["monitor"], web);
 }
+
+/// A room of a zone, as the API shows it, with its rules laid in.
+fn with_room() -> Inventory {
+    let mut inventory = Inventory::default();
+    let at = "2026-01-01T00:00:00.000000Z";
+    let zone = json!({"id": id(9), "name": "example.com", "created_on": at});
+    inventory.add(Section::Zones, &[zone]);
+    let rule = json!({"id": id(8), "version": "3", "action": "bypass_waiting_room", "expression": "ssl",
+                      "description": "", "enabled": false, "last_updated": at});
+    let room = json!({"id": id(7), "created_on": at, "name": "sale", "host": "shop.example.com", "path": "/",
+                      "total_active_users": 9, "new_users_per_minute": 9, "session_duration": 2,
+                      "usher": {"session_duration_seconds": 90}, "rules": [rule]});
+    inventory.add(Section::Rooms, &[room]);
+    inventory.settle();
+    inventory
+}
+
+#[test]
+fn a_room_is_written_with_its_rules_and_read_back() {
+    let inventory = with_room();
+    let file = inventory.file();
+    assert_eq!(
+        file["waiting_rooms"],
+        json!({"sale": {
+            "host": "shop.example.com", "total_active_users": 9, "new_users_per_minute": 9, "session_duration": 2,
+            "usher": {"session_duration_seconds": 90}, "rules": [{"expression": "ssl", "enabled": false}],
+        }})
+    );
+    let planned = |file: &Value| inventory.plan(file, true).expect("meant");
+    assert_eq!(told(&planned(&file)), [""; 0]);
+
+    // Without a word on rules they stay; an empty list is a word.
+    let mut silent = file.clone();
+    let room = silent["waiting_rooms"]["sale"]
+        .as_object_mut()
+        .expect("an object");
+    room.shift_remove("rules");
+    assert_eq!(told(&planned(&silent)), [""; 0]);
+    silent["waiting_rooms"]["sale"]["rules"] = json!([]);
+    let steps = planned(&silent);
+    assert_eq!(steps.len(), 1);
+    assert_eq!(steps[0].rules(), Some(json!([])));
+
+    let mut changed = file.clone();
+    changed["waiting_rooms"]["sale"]["total_active_users"] = 10.into();
+    let steps = planned(&changed);
+    assert_eq!(
+        told(&steps),
+        ["~ waiting room sale total_active_users: 9 -> 10"]
+    );
+    assert_eq!(
+        (steps[0].rules(), steps[0].host()),
+        (None, "shop.example.com")
+    );
+    let body = steps[0].body(&inventory, |_, _| None).expect("whole");
+    assert_eq!(body.get("rules"), None);
+    let steps = planned(&json!({}));
+    assert_eq!(told(&steps), ["- waiting room sale", "- zone example.com"]);
+    assert_eq!(
+        (steps[0].rules(), steps[0].host()),
+        (None, "shop.example.com")
+    );
+}
+
+#[test]
+fn a_new_room_brings_its_zone_and_its_rules() {
+    let file = json!({"waiting_rooms": {"sale": {
+        "host": "Shop.example.org", "total_active_users": 9, "new_users_per_minute": 9, "rules": [{"expression": "ssl"}],
+    }}});
+    let steps = with_room().plan(&file, false).expect("meant");
+    let steps = match &steps[..] {
+        // The room of that name is in another zone; it is the same one for a file.
+        [zone, room] => [zone, room],
+        _ => panic!("{:?}", told(&steps)),
+    };
+    assert_eq!(steps[0].key, "example.org");
+    assert_eq!(steps[1].host(), "shop.example.org");
+    let rule = json!({"action": "bypass_waiting_room", "expression": "ssl", "description": "", "enabled": true});
+    assert_eq!(steps[1].rules(), Some(json!([rule])));
+}
+
+#[test]
+fn a_name_that_two_zones_have_is_told() {
+    let mut inventory = with_room();
+    assert_eq!(inventory.shared_names(), [""; 0]);
+    inventory.add(
+        Section::Rooms,
+        &[json!({"id": id(6), "name": "sale", "host": "a.example.org"})],
+    );
+    assert_eq!(inventory.shared_names(), ["sale"]);
+}
