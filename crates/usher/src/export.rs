@@ -3,7 +3,6 @@
 use anyhow::anyhow;
 use serde_json::Value;
 use usher_api::inventory::{Inventory, Section};
-use usher_api::wire::rooms::SERVED;
 
 use crate::remote::{Api, Node, result};
 use crate::terminal::say_text;
@@ -85,9 +84,6 @@ impl Whole {
 
 /// The waiting rooms of the zone at `path`, each with its rules.
 fn rooms(node: &Node, path: &str) -> Result<Vec<Value>, Ending> {
-    if !SERVED {
-        return Ok(Vec::new());
-    }
     let mut rooms = paged(node, &format!("{path}/waiting_rooms"))?;
     for room in &mut rooms {
         let id = text(&room["id"]);

@@ -133,10 +133,10 @@ impl Section {
 /// Of a room: its rules, which the API has calls of their own for.
 const RULES: &str = "rules";
 
-fn rules_of(
-    room: &Map<String, Value>,
-    form: fn(&Map<String, Value>, &[Field]) -> Map<String, Value>,
-) -> Option<Value> {
+/// With every field, or without those that say nothing.
+type Form = fn(&Map<String, Value>, &[Field]) -> Map<String, Value>;
+
+fn rules_of(room: &Map<String, Value>, form: Form) -> Option<Value> {
     let rules = room.get(RULES)?.as_array()?.iter();
     let rules = rules.map(|rule| {
         let mut rule = form(

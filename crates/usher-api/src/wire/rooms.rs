@@ -14,28 +14,9 @@ use usher_core::id::{Id, Kind};
 use usher_core::rules::Condition;
 use usher_rooms::template::{Cover, Template};
 
-use super::reader::{Cursor, Key, Mode, Object, Shape, Word, built, declared, read_only, unbuilt};
+use super::reader::{Cursor, Mode, Object, Shape, Word, built, declared, read_only, unbuilt};
 
-/// Whether rooms are served.
-///
-/// The one switch: while it is off, a file that declares a room and every call of the API about
-/// rooms are told that rooms are not built yet, because a room that is configured and lets everybody
-/// pass would be worse than none. Whoever makes the front ask the rooms turns it on.
-pub const SERVED: bool = true;
-
-/// `waiting_rooms` in the file.
-pub const SECTION: Key = match SERVED {
-    true => built("waiting_rooms"),
-    false => unbuilt("waiting_rooms", &[]),
-};
-
-/// `api.validation_profile` in the file: which limits rooms have to keep.
-pub const PROFILE: Key = match SERVED {
-    true => built("validation_profile"),
-    false => unbuilt("validation_profile", &["usher"]),
-};
-
-/// The words of [`PROFILE`].
+/// The words of `api.validation_profile`: which limits rooms have to keep.
 pub const PROFILES: [(&str, Word<RoomProfile>); 2] = [
     ("usher", Word::Means(RoomProfile::Usher)),
     ("cloudflare", Word::Means(RoomProfile::Cloudflare)),

@@ -46,7 +46,7 @@ pub(super) static ROOT: Shape = Shape {
         built("live_state"),
         unbuilt("accounts", &[]),
         built("notifications"),
-        rooms::SECTION,
+        built("waiting_rooms"),
         unbuilt("browsers", &[]),
     ],
 };
@@ -90,7 +90,7 @@ static API: Shape = Shape {
         built("public_origin"),
         unbuilt("live_origin", &[]),
         unbuilt("rate_limit", &[]),
-        rooms::PROFILE,
+        built("validation_profile"),
     ],
 };
 

@@ -60,11 +60,7 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> (Draft, Places) {
         places.balancers.push(Place::of(&cursor));
         draft.balancers.push(balancer);
     }
-    // While rooms are not served, the key has been refused.
-    for (key, cursor) in named(root, "waiting_rooms", "waiting room")
-        .into_iter()
-        .filter(|_| rooms::SERVED)
-    {
+    for (key, cursor) in named(root, "waiting_rooms", "waiting room") {
         read_room(&mut draft, key, &cursor);
         places.rooms.push(Place::of(&cursor));
     }

@@ -439,7 +439,7 @@ async def lose(page):
 
 
 PLACES = ["/", "/load-balancers", "/pools", "/monitors", "/explain", "/events", "/audit", "/tokens",
-          "/monitors/new", "/monitors/groups/new", "/pools/new", "/load-balancers/new"]
+          "/rooms", "/monitors/new", "/monitors/groups/new", "/pools/new", "/load-balancers/new", "/rooms/new"]
 
 FORMS = [(width, height, scheme) for width, height in ((1280, 800), (390, 844)) for scheme in ("light", "dark")]
 
@@ -455,17 +455,13 @@ async def shoot(page, folder):
     places = {place: "-".join(place.strip("/").split("/")) or "overview" for place in PLACES}
     # One of each that is there, and what changes it.
     for at, one in (("pools", "pools"), ("load-balancers", "load-balancers"), ("monitors", "monitors"),
-                    ("monitors", "monitors/groups")):
+                    ("monitors", "monitors/groups"), ("rooms", "rooms")):
         await page.go(f"/{at}")
         found = f"[...document.querySelectorAll('td.lead a')].find((el) => el.hash.startsWith('#/{one}/'))"
         place = await page.until(f"{found}?.hash.slice(1)", one)
         places[place] = one.replace("/", "-") + "-one"
         if not one.startswith("monitors"):
             places[f"{place}/edit"] = one + "-edit"
-    if await page.run("!!usher.find('link', 'Waiting rooms')"):
-        await page.go("/rooms")
-        room = await page.until("usher.find('link', 'sale')?.hash.slice(1)", "a room")
-        places |= {"/rooms": "rooms", "/rooms/new": "rooms-new", room: "rooms-one", f"{room}/edit": "rooms-edit"}
     # One that may be changed: it was made here and not declared in a file.
     await page.go("/pools")
     pool = await page.until("usher.find('link', 'made')?.hash.slice(1)", "a pool")

@@ -10,7 +10,6 @@ use std::thread::JoinHandle;
 
 use rustix::process::Signal;
 use serde_json::json;
-use usher_api::wire::rooms::SERVED;
 
 use crate::programs::{Nginx, free_address, root};
 use crate::support::config::{HOST, TOKEN};
@@ -65,9 +64,9 @@ fn an_operator_does_a_days_work_in_the_browser() {
             "--shots",
             std::env::var_os("USHER_SHOTS").as_deref(),
         ))
-        .args(["light", "watch", "explain", "change"])
-        .args(SERVED.then_some("queue"))
-        .args(["shoot", "follow", "lose"])
+        .args([
+            "light", "watch", "explain", "change", "queue", "shoot", "follow", "lose",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

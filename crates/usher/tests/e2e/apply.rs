@@ -6,7 +6,6 @@ use std::sync::mpsc;
 use std::thread;
 
 use serde_json::{Value, json};
-use usher_api::wire::rooms::SERVED;
 
 use crate::support::api::result;
 use crate::support::config::{HOST, TOKEN};
@@ -167,9 +166,6 @@ fn a_change_is_told_field_by_field_and_only_prune_deletes() {
 
 #[test]
 fn rooms_go_out_and_in_with_their_rules() {
-    if !SERVED {
-        return;
-    }
     let usher = Usher::start(&with_store(Config::new()));
     let text = format!(
         "\

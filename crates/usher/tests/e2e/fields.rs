@@ -4,7 +4,6 @@
 //! field is tried without a line here.
 
 use serde_json::{Value, json};
-use usher_api::wire::rooms::SERVED;
 
 use crate::control_api::{empty, errors, id, pool};
 use crate::support::Usher;
@@ -18,7 +17,7 @@ fn good(usher: &Usher) -> Vec<(&'static str, String, Value)> {
     let monitor = usher.made(&format!("{base}/monitors"), &json!({"type": "http"}));
     let kept = usher.made(&format!("{base}/pools"), &pool("kept"));
     let member = json!({"monitor_id": id(&monitor), "enabled": true, "monitoring_only": false, "must_be_healthy": false});
-    let mut all = vec![
+    vec![
         (
             "create_monitor",
             format!("{base}/monitors"),
@@ -35,15 +34,12 @@ fn good(usher: &Usher) -> Vec<(&'static str, String, Value)> {
             format!("{zone}/load_balancers"),
             json!({"name": HOST, "proxied": true, "default_pools": [id(&kept)], "fallback_pool": id(&kept)}),
         ),
-    ];
-    if SERVED {
-        all.push((
+        (
             "create_waiting_room",
             format!("{zone}/waiting_rooms"),
             json!({"name": "sale", "host": HOST, "total_active_users": 300, "new_users_per_minute": 200}),
-        ));
-    }
-    all
+        ),
+    ]
 }
 
 /// The description of a body, by the name of its call.

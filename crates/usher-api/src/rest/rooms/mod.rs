@@ -60,30 +60,8 @@ impl Resource for Rooms {
     }
 }
 
-/// Every route of rooms; while rooms are not served, each says so.
+/// Every route of rooms.
 pub(crate) fn routes() -> Vec<Route> {
-    let all = all_routes();
-    match rooms::SERVED {
-        true => all,
-        false => all
-            .into_iter()
-            .map(|route| Route {
-                run: unbuilt,
-                ..route
-            })
-            .collect(),
-    }
-}
-
-fn unbuilt(_: Call) -> Pending {
-    Box::pin(async {
-        Err(ApiError::Unbuilt(
-            "waiting rooms are not built yet".to_owned(),
-        ))
-    })
-}
-
-fn all_routes() -> Vec<Route> {
     let read = Needs::Read(Product::WaitingRooms);
     let edit = Needs::Edit(Product::WaitingRooms);
     let own = resource::routes::<Rooms>(PATH, "").into_iter();

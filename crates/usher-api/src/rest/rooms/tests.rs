@@ -1,4 +1,4 @@
-//! The calls, one after the other, below the switch that keeps them from users.
+//! The calls, one after the other.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Api {
             access: Arc::new(Access::new(&[token])),
         };
         let mut app = App::new(Arc::new(control));
-        app.routes = all_routes();
+        app.routes = super::routes();
         Api {
             app: Arc::new(app),
             zone: declared(IdKind::Zone, "example.com").to_string(),
@@ -617,22 +617,6 @@ async fn what_is_not_built_says_so() {
             .1,
         1001
     );
-    // All of it, as long as no front asks the rooms.
-    if !rooms::SERVED {
-        let app = Arc::new(App::new(Arc::clone(&api.app.control)));
-        let closed = Api {
-            app,
-            zone: api.zone.clone(),
-            _folder: tempfile::tempdir().expect("a folder"),
-        };
-        for path in [ROOMS, &open, &settings] {
-            assert_eq!(
-                closed.refused("GET", path, &Value::Null).await.0,
-                501,
-                "{path}"
-            );
-        }
-    }
 }
 
 #[tokio::test]
