@@ -113,6 +113,8 @@ pub struct Account {
     pub seats_max: u64,
     /// Most admissions of one minute.
     pub minute_max: u64,
+    /// Most who waited at once.
+    pub line_max: u64,
 }
 
 struct Call {
@@ -408,6 +410,7 @@ impl Judge<'_> {
         self.last_ticket = self.last_ticket.max(ticket);
         self.account.tickets.insert(ticket, visitor);
         self.line.insert(ticket, visitor);
+        self.account.line_max = self.account.line_max.max(self.line.len() as u64);
         self.ticket_of.insert(visitor, ticket);
     }
 

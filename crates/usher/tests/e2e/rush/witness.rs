@@ -467,8 +467,8 @@ impl Court<'_> {
                 };
                 let again = between(&self.account.late, one.sent.saturating_sub(CLOCKS_MS));
                 let others = between(&calls, from).saturating_sub(again);
-                // A place is told to within one in two hundred.
-                let promised = position - 1 + away + position / 100 + 1 + missing;
+                // A place is told to within one in 256 of the line.
+                let promised = position - 1 + away + self.account.line_max / 256 + 1 + missing;
                 if others > promised {
                     let number = witness.number;
                     self.breach(
@@ -715,6 +715,13 @@ mod tests {
         // One of them had been called and did not come.
         account.late = vec![5_500];
         assert_eq!(tried(&account), []);
+        account.late = Vec::new();
+        // In a long line a place is not told to the last one.
+        account.line_max = 512;
+        account.calls = calls(5);
+        assert_eq!(tried(&account), []);
+        account.calls = calls(6);
+        assert_eq!(tried(&account), [Invariant::Order]);
     }
 
     #[test]
