@@ -93,8 +93,6 @@ pub struct RoomExtras {
     pub json_extensions: bool,
     /// What a request without a cookie is that no person navigates with. Default shared.
     pub subrequests: Subrequests,
-    /// How long a seat outlives the store. Default none: the outage, at most 30 min.
-    pub lease_grace: Option<Duration>,
     /// What lies below a path. Default segment.
     pub prefix: PrefixMatch,
     /// Which `Accept` asks for JSON. Default exact.
@@ -119,7 +117,6 @@ impl Default for RoomExtras {
             status_stream: true,
             json_extensions: false,
             subrequests: Subrequests::default(),
-            lease_grace: None,
             prefix: PrefixMatch::default(),
             json_accept: JsonAccept::default(),
             page_refresh: PageRefresh::default(),
