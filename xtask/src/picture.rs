@@ -20,7 +20,13 @@ const PICTURE: [(&str, &[&str]); 14] = [
     ("usher-browsers", &["usher-egress", CORE]),
     (
         "usher-broker",
-        &["usher-pool", "usher-cdp", "usher-browsers", CORE],
+        &[
+            "usher-pool",
+            "usher-cdp",
+            "usher-browsers",
+            "usher-egress",
+            CORE,
+        ],
     ),
     ("usher-api", &["usher-store", "usher-rooms", CORE]),
     (

@@ -1,0 +1,290 @@
+//! Keeps a pool and the host of one node in step.
+//!
+//! A host knows processes and a pool knows rows; neither knows the other. What a host says of its
+//! browsers is carried to the pool, and what the pool wants to end to the host. Either may vanish
+//! at any moment: then everything is begun anew from what both say, for a host keeps its browsers
+//! while nobody speaks to it, for as long as `usher_core::lease::host` lets it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use usher_browsers::host::wire::{Ask, Beats, Hello, Listed, VERSION, phase};
+use usher_browsers::host::{Caller, CallerFault, Watching};
+use usher_core::lease::beat::{EVERY, Heartbeat};
+use usher_core::lease::browser::Phase;
+use usher_core::lease::close::CloseReason;
+use usher_core::lease::host::RECONCILE_EVERY;
+use usher_core::lease::region::REAP_EVERY;
+use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, Stock};
+use usher_pool::{News, Pool, PoolError};
+
+use crate::hosts::Hosts;
+
+/// How long to wait before a host or pool that does not answer is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a host that begins anew has ended what it had.
+const EMPTY_EVERY: Duration = Duration::from_millis(200);
+
+/// Heartbeats that wait for the pool; the host drops others meanwhile, and newer ones follow.
+const BEATS_MAX: usize = 16;
+
+/// Speaks for one node.
+pub struct Agent {
+    /// The pool of its region.
+    pub pool: Arc<dyn Pool>,
+    /// The region, by its place in the list of the broker.
+    pub region: u16,
+    /// Where hosts are found by those who prepare and connect.
+    pub hosts: Arc<Hosts>,
+    /// What the node is called in the pool.
+    pub name: String,
+    /// The socket of its host.
+    pub socket: PathBuf,
+    /// What its browsers are.
+    pub stock: Stock,
+    /// How many are to be ready, together with those that are starting.
+    pub ready: u32,
+}
+
+/// Why it has to be begun anew.
+#[derive(Debug, thiserror::Error)]
+enum Anew {
+    #[error("the browser host cannot be spoken to")]
+    Host(#[from] CallerFault),
+    #[error("the pool does not answer")]
+    Pool(#[from] PoolError),
+    #[error("the browser host speaks version {0} of the protocol, not {VERSION}")]
+    Version(u32),
+    #[error("the pool does not know this start of the host any more")]
+    Disowned,
+}
+
+impl From<std::io::Error> for Anew {
+    fn from(error: std::io::Error) -> Anew {
+        Anew::Host(error.into())
+    }
+}
+
+/// A node, once both sides know it.
+struct Known {
+    of: (NodeId, Boot),
+    caller: Caller,
+    /// Browsers that the pool was told of.
+    told: BTreeSet<BrowserId>,
+}
+
+impl Agent {
+    /// Speaks for the node until it is dropped.
+    pub async fn run(self) {
+        let mut silent = false;
+        loop {
+            let Err(anew) = self.stay(&mut silent).await;
+            // Once: a host that is away for long need not fill the log.
+            if !std::mem::replace(&mut silent, true) {
+                let cause = std::error::Error::source(&anew).map(ToString::to_string);
+                tracing::warn!(node = self.name, "{anew}: {}", cause.unwrap_or_default());
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn stay(&self, silent: &mut bool) -> Result<std::convert::Infallible, Anew> {
+        let mut news = self.pool.news();
+        let mut known = self.introduce().await?;
+        let watching = Caller::connect(&self.socket).await?.watch().await?;
+        let (heard, mut beats) = mpsc::channel(BEATS_MAX);
+        // In a task of its own, for half a heartbeat must not be dropped; it ends with the channel.
+        tokio::spawn(listen(watching, heard));
+        self.hosts.found(self.region, known.of.0, &self.socket);
+        let ready = self.ready;
+        let () = known.caller.ask(&Ask::Want { ready }).await?;
+        *silent = false;
+        let mut lists = interval(RECONCILE_EVERY);
+        let mut empty = interval(EVERY);
+        for ticks in [&mut lists, &mut empty] {
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        loop {
+            tokio::select! {
+                told = beats.recv() => {
+                    let told = told.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
+                    self.hear(&mut known, &told).await?;
+                }
+                _ = lists.tick() => self.compare(&mut known).await?,
+                // A node without browsers has no heartbeat.
+                _ = empty.tick() => self.pool.beats(known.of, &[]),
+                news = news.recv() => match news {
+                    Ok(News::Disowned { node, boot }) if (node, boot) == known.of => {
+                        return Err(self.disown(&mut known.caller, boot).await);
+                    }
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return Err(Anew::Disowned),
+                },
+            }
+        }
+    }
+
+    /// Finds out or makes the number of the host's start.
+    async fn introduce(&self) -> Result<Known, Anew> {
+        let mut caller = Caller::connect(&self.socket).await?;
+        let hello: Hello = caller.ask(&Ask::Hello).await?;
+        if hello.version != VERSION {
+            return Err(Anew::Version(hello.version));
+        }
+        if let Some(boot) = hello.boot.map(Boot) {
+            let nodes = self.pool.nodes().await?;
+            let same = nodes.into_iter().find(|node| node.name == self.name);
+            if let Some(node) = same.filter(|node| node.node.boot == boot && !node.node.lost) {
+                return Ok(Known {
+                    of: (node.id, boot),
+                    caller,
+                    told: BTreeSet::new(),
+                });
+            }
+            let () = caller.ask(&Ask::Disowned { boot: boot.0 }).await?;
+        }
+        // The pool takes it as the word that nothing runs.
+        loop {
+            let listed: Listed = caller.ask(&Ask::List).await?;
+            if listed.browsers.is_empty() {
+                break;
+            }
+            sleep(EMPTY_EVERY).await;
+        }
+        let (node, boot, _) = self.pool.register(&self.name, hello.slots).await?;
+        let () = caller.ask(&Ask::Register { boot: boot.0 }).await?;
+        Ok(Known {
+            of: (node, boot),
+            caller,
+            told: BTreeSet::new(),
+        })
+    }
+
+    async fn hear(&self, known: &mut Known, told: &Beats) -> Result<(), Anew> {
+        if told.boot() != known.of.1 {
+            return Ok(());
+        }
+        let beats: Vec<Heartbeat> = told.beats.iter().filter_map(|beat| beat.read()).collect();
+        for beat in &beats {
+            match beat.phase {
+                Phase::Closing => self.hosts.ends(beat.browser, beat.reason),
+                Phase::Dead => {
+                    self.hosts.ends(beat.browser, beat.reason);
+                    known.told.remove(&beat.browser);
+                }
+                Phase::Starting | Phase::Ready | Phase::Picked | Phase::InUse => {
+                    // As of a moment before, so that what is said now is newer.
+                    let seq = beat.seq.saturating_sub(1);
+                    self.launched(known, beat.browser, beat.epoch, seq).await?;
+                }
+            }
+        }
+        self.pool.beats(known.of, &beats);
+        Ok(())
+    }
+
+    /// Tells the pool of a browser that it may not have heard of. One that was promised to somebody
+    /// came from the pool.
+    async fn launched(
+        &self,
+        known: &mut Known,
+        browser: BrowserId,
+        epoch: Epoch,
+        seq: u64,
+    ) -> Result<(), Anew> {
+        if epoch == Epoch(0) && known.told.insert(browser) {
+            let launched = self.pool.launch(known.of, browser, self.stock, seq).await?;
+            if let Err(denied) = launched {
+                tracing::warn!(node = self.name, ?browser, %denied, "a browser is not in the pool");
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what runs with what the pool knows.
+    async fn compare(&self, known: &mut Known) -> Result<(), Anew> {
+        let listed: Listed = known.caller.ask(&Ask::List).await?;
+        if listed.boot != Some(known.of.1.0) {
+            return Err(Anew::Disowned);
+        }
+        let mut has = BTreeMap::new();
+        for standing in &listed.browsers {
+            let (browser, epoch) = (BrowserId(standing.browser), Epoch(standing.epoch));
+            // A word that is not known here is of a newer host; the end is no good guess for it.
+            let phase = phase(&standing.phase).unwrap_or(Phase::InUse);
+            if phase < Phase::Closing {
+                let seq = listed.seq.saturating_sub(1);
+                self.launched(known, browser, epoch, seq).await?;
+            }
+            has.insert(browser, (phase, epoch));
+        }
+        let Ok(reconciled) = self.pool.reconcile(known.of, listed.seq, has).await? else {
+            return Err(self.disown(&mut known.caller, known.of.1).await);
+        };
+        for kill in reconciled.kills {
+            let ask = Ask::Close {
+                browser: kill.browser.0,
+                epoch: kill.epoch.0,
+                reason: CloseReason::ConnectionError.as_str().to_owned(),
+            };
+            match known.caller.ask::<()>(&ask).await {
+                // It has ended meanwhile.
+                Ok(()) | Err(CallerFault::Refused { .. }) => {}
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        let confirmed = Ask::Confirmed {
+            boot: known.of.1.0,
+            made: listed.made,
+        };
+        Ok(known.caller.ask(&confirmed).await?)
+    }
+
+    async fn disown(&self, caller: &mut Caller, boot: Boot) -> Anew {
+        match caller.ask::<()>(&Ask::Disowned { boot: boot.0 }).await {
+            Ok(()) => Anew::Disowned,
+            Err(fault) => fault.into(),
+        }
+    }
+}
+
+async fn listen(mut watching: Watching, heard: mpsc::Sender<Beats>) {
+    while let Ok(beats) = watching.next().await {
+        if heard.send(beats).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks a pool over every five seconds until it is dropped, and has hosts end what is to end. One
+/// for each pool.
+pub async fn reap(pool: Arc<dyn Pool>, region: u16, hosts: Arc<Hosts>) {
+    let mut ticks = interval(REAP_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let reaped = match pool.reap().await {
+            Ok(reaped) => reaped,
+            Err(error) => {
+                tracing::warn!(%error, pool = pool.place(), "a pool was not looked over");
+                continue;
+            }
+        };
+        for kill in reaped.kills {
+            let hosts = Arc::clone(&hosts);
+            tokio::spawn(async move {
+                let of = (kill.browser, kill.epoch);
+                // The host's own deadlines hold where it does not hear.
+                let _ = hosts
+                    .close(region, kill.node, of, CloseReason::ConnectionError)
+                    .await;
+            });
+        }
+    }
+}

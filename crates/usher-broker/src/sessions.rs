@@ -1,0 +1,422 @@
+//! The browsers that are talked to through this process.
+//!
+//! A session belongs to its node and to the pool, and outlives this process. What is here is the
+//! connection to the browser's pipe, which clients share: it is made when the first of them comes,
+//! and kept until the session ends.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+use usher_cdp::session::{Asked, Body, Close, JoinFault, Line};
+use usher_cdp::{Ended, Gate, Part, Session};
+use usher_core::id::Id;
+use usher_core::lease::close::CloseReason;
+use usher_core::lease::region::Picked;
+use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId};
+use usher_pool::{ConnectionId, Pool, PoolError, SessionView};
+
+use crate::chance;
+use crate::hosts::{Hosts, held};
+
+/// How long a host may take to say why a browser ended whose pipe is closed.
+const CAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// Why there is no session to talk to.
+#[derive(Debug, thiserror::Error)]
+pub enum Missing {
+    /// It never was, is another account's, or has ended.
+    #[error("Session not found")]
+    Unknown,
+    /// A pool does not answer.
+    #[error("the pool of browsers does not answer")]
+    Pool(#[from] PoolError),
+    /// There is no room for another client, or nothing to connect it to.
+    #[error(transparent)]
+    Join(#[from] JoinFault),
+    /// An older client is connected, which wants to be alone.
+    #[error("WebSocket already initialized")]
+    Taken,
+}
+
+/// Sessions that this process carries, and all that it can find.
+pub struct Sessions {
+    pools: Vec<Arc<dyn Pool>>,
+    hosts: Arc<Hosts>,
+    carried: Mutex<HashMap<SessionId, Arc<Carried>>>,
+}
+
+#[derive(Debug, Default)]
+struct Carried {
+    pipe: OnceCell<Session>,
+    /// An older client is connected.
+    alone: AtomicBool,
+    clients: tokio::sync::Mutex<usize>,
+}
+
+/// Where a session lives.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    region: u16,
+    node: NodeId,
+    browser: BrowserId,
+    epoch: Epoch,
+    session: SessionId,
+}
+
+impl Place {
+    fn of(region: u16, view: &SessionView) -> Place {
+        Place {
+            region,
+            node: view.node,
+            browser: view.browser,
+            epoch: view.epoch,
+            session: view.session,
+        }
+    }
+}
+
+/// A client's place at a session. To be given back with [`Sessions::left`].
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) line: Line,
+    place: Place,
+    carried: Arc<Carried>,
+    alone: bool,
+}
+
+impl Joined {
+    /// Of which.
+    pub(crate) const fn session(&self) -> SessionId {
+        self.place.session
+    }
+
+    /// The line, and what to give back when it is over.
+    pub(crate) fn split(self) -> (Line, Left) {
+        let left = Left {
+            place: self.place,
+            carried: self.carried,
+            alone: self.alone,
+        };
+        (self.line, left)
+    }
+}
+
+/// What a client leaves behind.
+#[derive(Debug)]
+pub(crate) struct Left {
+    place: Place,
+    carried: Arc<Carried>,
+    alone: bool,
+}
+
+impl Sessions {
+    /// The sessions in these pools, numbered as a broker numbers its regions.
+    #[must_use]
+    pub fn new(pools: Vec<Arc<dyn Pool>>, hosts: Arc<Hosts>) -> Arc<Sessions> {
+        Arc::new(Sessions {
+            pools,
+            hosts,
+            carried: Mutex::default(),
+        })
+    }
+
+    /// Where hosts are found.
+    pub(crate) fn hosts(&self) -> &Arc<Hosts> {
+        &self.hosts
+    }
+
+    /// The pools, the home of accounts first.
+    pub(crate) fn pools(&self) -> &[Arc<dyn Pool>] {
+        &self.pools
+    }
+
+    fn carried(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Carried>>> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session of the account, alive or remembered.
+    pub(crate) async fn find(
+        &self,
+        account: Id,
+        session: SessionId,
+    ) -> Result<(u16, SessionView), Missing> {
+        let mut unanswered = None;
+        for (pool, region) in self.pools.iter().zip(0..) {
+            match pool.session(session).await {
+                Ok(Some(view)) if view.account == account => return Ok((region, view)),
+                Ok(_) => {}
+                Err(error) => unanswered = Some(error),
+            }
+        }
+        Err(unanswered.map_or(Missing::Unknown, Missing::Pool))
+    }
+
+    /// Connects a client that takes messages of at most `limit` bytes. `alone`: it is an older one,
+    /// of which a session has one at a time.
+    pub(crate) async fn join(
+        self: &Arc<Self>,
+        account: Id,
+        session: SessionId,
+        part: Part,
+        gate: Gate,
+        limit: usize,
+        alone: bool,
+    ) -> Result<Joined, Missing> {
+        let (place, carried, pipe) = self.open(account, session).await?;
+        if alone && carried.alone.swap(true, Ordering::AcqRel) {
+            return Err(Missing::Taken);
+        }
+        let line = match pipe.join(part, gate, limit).await {
+            Ok(line) => line,
+            Err(fault) => {
+                if alone {
+                    carried.alone.store(false, Ordering::Release);
+                }
+                return Err(match fault {
+                    JoinFault::Ended => Missing::Unknown,
+                    fault => fault.into(),
+                });
+            }
+        };
+        let mut clients = carried.clients.lock().await;
+        *clients += 1;
+        self.tell(place, Some(ConnectionId(chance::name()))).await;
+        drop(clients);
+        Ok(Joined {
+            line,
+            place,
+            carried,
+            alone,
+        })
+    }
+
+    /// Connects somebody who asks one thing and goes, and is no connection that anybody sees.
+    pub(crate) async fn visit(
+        self: &Arc<Self>,
+        account: Id,
+        session: SessionId,
+        part: Part,
+        gate: Gate,
+        limit: usize,
+    ) -> Result<Line, Missing> {
+        let (_, _, pipe) = self.open(account, session).await?;
+        Ok(pipe.join(part, gate, limit).await?)
+    }
+
+    /// The connection to the browser of a live session.
+    async fn open(
+        self: &Arc<Self>,
+        account: Id,
+        session: SessionId,
+    ) -> Result<(Place, Arc<Carried>, Session), Missing> {
+        let (region, view) = self.find(account, session).await?;
+        if view.ended.is_some() {
+            return Err(Missing::Unknown);
+        }
+        let place = Place::of(region, &view);
+        let carried = Arc::clone(self.carried().entry(session).or_default());
+        let pipe = carried.pipe.get_or_try_init(|| self.carry(place)).await;
+        match pipe.cloned() {
+            Ok(pipe) => Ok((place, carried, pipe)),
+            Err(missing) => {
+                self.forget(session, &carried);
+                Err(missing)
+            }
+        }
+    }
+
+    /// A client has gone.
+    pub(crate) async fn left(&self, left: Left) {
+        if left.alone {
+            left.carried.alone.store(false, Ordering::Release);
+        }
+        let mut clients = left.carried.clients.lock().await;
+        *clients -= 1;
+        if *clients == 0 {
+            self.tell(left.place, None).await;
+        }
+    }
+
+    async fn tell(&self, place: Place, connection: Option<ConnectionId>) {
+        let told = self.pool(place.region).connected(place.session, connection);
+        if let Err(error) = told.await {
+            // It is only shown: what keeps a session are its commands.
+            tracing::debug!(%error, session = ?place.session, "a connection is not in the pool");
+        }
+    }
+
+    fn pool(&self, region: u16) -> &Arc<dyn Pool> {
+        &self.pools[usize::from(region)]
+    }
+
+    /// Connects to the browser.
+    async fn carry(self: &Arc<Self>, place: Place) -> Result<Session, Missing> {
+        let mut ending = self.hosts.ending(place.browser);
+        let picked = Picked {
+            browser: place.browser,
+            node: place.node,
+            epoch: place.epoch,
+            session: place.session,
+        };
+        let caller = self.hosts.call(place.region, place.node).await;
+        let stream = match caller {
+            Ok(caller) => caller.pipe(held(&picked)).await,
+            Err(fault) => Err(fault),
+        };
+        let stream = stream.map_err(|fault| {
+            tracing::debug!(%fault, session = ?place.session, "a session cannot be connected to");
+            self.hosts.forget(place.browser);
+            Missing::Unknown
+        })?;
+        let session = Arc::new(std::sync::OnceLock::<Session>::new());
+        let told = Arc::clone(&session);
+        let cause = async move {
+            let cause = timeout(CAUSE_MAX, ending.wait_for(Option::is_some)).await;
+            let cause = cause.ok().and_then(Result::ok).and_then(|cause| *cause);
+            if let Some(session) = told.get() {
+                session.end_with(farewell(cause.unwrap_or(CloseReason::ConnectionError)));
+            }
+        };
+        let pipe = Pipe {
+            stream,
+            cause: Some(Box::pin(cause)),
+        };
+        let (carried, carrying) = Session::new(pipe, service(place.session));
+        let _ = session.set(carried.clone());
+        let all = Arc::clone(self);
+        tokio::spawn(async move {
+            let ended = carrying.await;
+            // Until it is known everywhere, whoever comes finds a session that has ended.
+            if ended == Ended::Closed {
+                all.end(place, CloseReason::NormalClosure).await;
+            }
+            all.carried().remove(&place.session);
+            all.hosts.forget(place.browser);
+        });
+        Ok(carried)
+    }
+
+    fn forget(&self, session: SessionId, carried: &Arc<Carried>) {
+        let mut all = self.carried();
+        if all
+            .get(&session)
+            .is_some_and(|known| Arc::ptr_eq(known, carried))
+        {
+            all.remove(&session);
+        }
+    }
+
+    /// Ends a session; whether that was still to be done.
+    pub(crate) async fn close(&self, account: Id, session: SessionId) -> Result<bool, Missing> {
+        let (region, view) = self.find(account, session).await?;
+        if view.ended.is_some() {
+            return Ok(false);
+        }
+        let carried = self.carried().get(&session).cloned();
+        if let Some(pipe) = carried.as_ref().and_then(|carried| carried.pipe.get()) {
+            pipe.end_with(farewell(CloseReason::NormalClosure));
+        }
+        self.end(Place::of(region, &view), CloseReason::NormalClosure)
+            .await;
+        Ok(true)
+    }
+
+    /// Ends a browser, in the pool first: nobody is to find it any more.
+    async fn end(&self, place: Place, reason: CloseReason) {
+        let pool = self.pool(place.region);
+        if let Err(error) = pool.close(place.browser, place.epoch, reason).await {
+            tracing::warn!(%error, session = ?place.session, "the end of a session is not in the pool");
+        }
+        let of = (place.browser, place.epoch);
+        let closed = self.hosts.close(place.region, place.node, of, reason);
+        if let Err(fault) = closed.await {
+            tracing::debug!(%fault, session = ?place.session, "a browser was not ended at its node");
+        }
+    }
+}
+
+fn farewell(reason: CloseReason) -> Close {
+    let text = match reason {
+        CloseReason::NormalClosure => "",
+        reason => reason.as_str(),
+    };
+    Close {
+        code: reason.close_code(),
+        reason: text.to_owned(),
+    }
+}
+
+/// Answers what is not the browser's to answer.
+fn service(session: SessionId) -> usher_cdp::session::Service {
+    Arc::new(move |asked: Asked| -> Body {
+        let body = match asked.method.as_str() {
+            "Cloudflare.getSessionId" => {
+                let result = json!({"sessionId": crate::wire::uuid(session.0)});
+                format!(r#""result":{result}"#)
+            }
+            method => {
+                let error = json!({"code": -32601, "message": format!("'{method}' wasn't found")});
+                format!(r#""error":{error}"#)
+            }
+        };
+        Box::pin(async move { body })
+    })
+}
+
+/// A browser's pipe, whose end waits for its cause: clients are told both together.
+struct Pipe {
+    stream: UnixStream,
+    cause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
+        if read.is_ok() && buffer.filled().len() > before {
+            return Poll::Ready(read);
+        }
+        if let Some(cause) = &mut self.cause {
+            ready!(cause.as_mut().poll(context));
+            self.cause = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match ready!(Pin::new(&mut self.stream).poll_write(context, bytes)) {
+            // The end is told where it is read.
+            Err(_) => Poll::Ready(Ok(bytes.len())),
+            written => Poll::Ready(written),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

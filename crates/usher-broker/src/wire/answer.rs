@@ -1,0 +1,205 @@
+//! How answers and failures are written.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use hyper::body::{Body, Frame, SizeHint};
+use serde_json::{Value, json};
+use usher_cdp::session::JoinFault;
+use usher_core::lease::refusal::Refusal;
+use usher_pool::PoolError;
+
+use crate::broker::Offer;
+use crate::sessions::Missing;
+
+/// How a surface writes failures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Plain text: clients show it as it is. Success is exactly 200.
+    Binding,
+    /// `{"error": text}`.
+    Api,
+}
+
+/// The body of an answer. A browser that it offers is the client's when it is written; who drops it
+/// before gives the browser back.
+#[derive(Debug, Default)]
+pub struct Said {
+    bytes: Option<Bytes>,
+    offer: Option<Offer>,
+}
+
+impl Said {
+    /// The same, with a browser that is given away by it.
+    pub(super) fn offering(self, offer: Offer) -> Said {
+        Said {
+            offer: Some(offer),
+            ..self
+        }
+    }
+}
+
+impl Body for Said {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(offer) = self.offer.take() {
+            offer.written();
+        }
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+/// An answer without a word.
+pub(super) fn empty(status: StatusCode) -> Response<Said> {
+    let mut response = Response::new(Said::default());
+    *response.status_mut() = status;
+    response
+}
+
+/// An answer in JSON.
+pub(super) fn json(value: &Value) -> Response<Said> {
+    written(StatusCode::OK, "application/json", value.to_string())
+}
+
+fn written(status: StatusCode, kind: &'static str, text: String) -> Response<Said> {
+    let mut response = Response::new(Said {
+        bytes: Some(text.into()),
+        offer: None,
+    });
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Why a request is not granted.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+    retry_after: Option<u64>,
+    /// Whether clients that try again by themselves should not.
+    last: bool,
+}
+
+impl Fault {
+    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Fault {
+        Fault {
+            status,
+            text: text.into(),
+            retry_after: None,
+            last: false,
+        }
+    }
+
+    pub(super) fn bad(text: impl Into<String>) -> Fault {
+        Fault::new(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// What has a name and is not there yet.
+    pub(super) fn unbuilt(what: &str) -> Fault {
+        Fault {
+            last: true,
+            ..Fault::new(
+                StatusCode::NOT_IMPLEMENTED,
+                format!("{what} is not built here"),
+            )
+        }
+    }
+
+    pub(super) fn written(self, style: Style) -> Response<Said> {
+        let (kind, text) = match style {
+            Style::Binding => ("text/plain; charset=utf-8", self.text),
+            Style::Api => ("application/json", json!({"error": self.text}).to_string()),
+        };
+        let mut response = written(self.status, kind, text);
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.last {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Fault {
+        let status = StatusCode::from_u16(refusal.status());
+        Fault {
+            retry_after: Some(refusal.retry_after_secs()),
+            ..Fault::new(
+                status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
+                refusal.to_string(),
+            )
+        }
+    }
+}
+
+impl From<Missing> for Fault {
+    fn from(missing: Missing) -> Fault {
+        let status = match &missing {
+            Missing::Unknown | Missing::Join(JoinFault::Target | JoinFault::Ended) => {
+                StatusCode::NOT_FOUND
+            }
+            Missing::Taken | Missing::Join(JoinFault::Full(_)) => StatusCode::CONFLICT,
+            Missing::Pool(error) => {
+                tracing::warn!(%error, "a pool of browsers does not answer");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Fault::new(status, missing.to_string())
+    }
+}
+
+impl From<PoolError> for Fault {
+    fn from(error: PoolError) -> Fault {
+        Missing::Pool(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_written_as_its_surface_writes_them() {
+        let refusal = Refusal::Concurrent { limit: 3 };
+        let text = "Too many concurrent browsers: limit is 3";
+        for (style, kind, body) in [
+            (Style::Binding, "text/plain; charset=utf-8", text.to_owned()),
+            (
+                Style::Api,
+                "application/json",
+                json!({"error": text}).to_string(),
+            ),
+        ] {
+            let response = Fault::from(refusal).written(style);
+            assert_eq!(response.status(), 429);
+            assert_eq!(response.headers()[CONTENT_TYPE], kind);
+            assert_eq!(response.headers()[RETRY_AFTER], "5");
+            assert_eq!(response.body().bytes, Some(body.into()));
+        }
+        let response = Fault::unbuilt("recording").written(Style::Binding);
+        assert_eq!(response.status(), 501);
+        assert_eq!(response.headers()["x-should-retry"], "false");
+    }
+}

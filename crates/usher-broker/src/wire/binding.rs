@@ -1,0 +1,150 @@
+//! The listener for Workers.
+//!
+//! A Worker's runtime sends requests with a made-up host to whatever address it was given, so the
+//! path alone says what is meant, and a secret that the runtime adds says whose it is.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::answer::{Fault, Said, Style, empty};
+use super::{Account, Caller, Front};
+
+/// Connections that are not WebSockets yet; further ones wait in the listen queue.
+const CONNECTIONS_MAX: usize = 4_096;
+/// For a whole request head.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// How long to wait after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What addresses begin with that lead back through a binding. Clients put any host there.
+const BASE: &str = "ws://fake.host/v1";
+
+/// The binding of all accounts.
+pub struct Binding {
+    front: Arc<Front>,
+    accounts: ArcSwap<Vec<Arc<Account>>>,
+}
+
+impl Binding {
+    /// For these accounts.
+    #[must_use]
+    pub fn new(front: Arc<Front>, accounts: Vec<Account>) -> Arc<Binding> {
+        let binding = Binding {
+            front,
+            accounts: ArcSwap::default(),
+        };
+        binding.accounts(accounts);
+        Arc::new(binding)
+    }
+
+    /// For these accounts from now on.
+    pub fn accounts(&self, accounts: Vec<Account>) {
+        let accounts = accounts.into_iter().map(Arc::new).collect();
+        self.accounts.store(Arc::new(accounts));
+    }
+
+    /// Serves `listener` until `stop`. Connections to browsers that are under way go on.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: impl Future<Output = ()>) {
+        tokio::pin!(stop);
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            let accepted = async {
+                let permit = Arc::clone(&room).acquire_owned().await;
+                (permit, listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                () = &mut stop => return,
+                accepted = accepted => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let binding = Arc::clone(&self);
+                    connections.spawn(async move {
+                        binding.converse(stream).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection to the browser binding cannot be accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn converse(self: Arc<Self>, stream: TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let service = service_fn(|request| {
+            let binding = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(binding.answer(request).await) }
+        });
+        let served = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        if let Err(error) = served.await {
+            tracing::debug!(%error, "a connection to the browser binding ended early");
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Said> {
+        let Some(account) = self.account(request.headers()) else {
+            let text = "Authentication failed";
+            return Fault::new(StatusCode::UNAUTHORIZED, text).written(Style::Binding);
+        };
+        let path = request.uri().path().to_owned();
+        let Some(path) = path.strip_prefix("/v1/") else {
+            return empty(StatusCode::NOT_FOUND);
+        };
+        let caller = Caller {
+            account,
+            style: Style::Binding,
+            base: BASE.into(),
+        };
+        self.front.answer(caller, path, request).await
+    }
+
+    /// Whose secret is shown.
+    fn account(&self, headers: &HeaderMap) -> Option<Arc<Account>> {
+        let shown = match headers.get("usher-binding") {
+            Some(value) => value.as_bytes(),
+            None => {
+                let value = headers.get(AUTHORIZATION)?.as_bytes();
+                let (scheme, shown) = value.split_at_checked(7)?;
+                scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown)?
+            }
+        };
+        let accounts = self.accounts.load();
+        // All are compared, so that how long it takes tells nothing.
+        let mut found = None;
+        for account in accounts.iter() {
+            let secret = account.secret.as_deref().unwrap_or_default().as_bytes();
+            if !secret.is_empty() && is_same(secret, shown) {
+                found = Some(Arc::clone(account));
+            }
+        }
+        found
+    }
+}
+
+/// Takes as long whether they are near or far.
+fn is_same(secret: &[u8], shown: &[u8]) -> bool {
+    let differs = |(a, b): (&u8, &u8)| a ^ b;
+    let fold = |all: u8, one: u8| all | one;
+    secret.len() == shown.len() && secret.iter().zip(shown).map(differs).fold(0, fold) == 0
+}

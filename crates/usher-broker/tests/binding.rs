@@ -1,0 +1,423 @@
+//! The binding, with real browsers behind it: what Workers send, and what clients that go wrong do.
+//!
+//! Where the machine refuses namespaces these say so and do nothing.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use usher_cdp::chunks::{Assembler, cut};
+
+const SECRET: &str = "a-secret";
+const OTHER: &str = "a-secret-of-another";
+
+/// For anything that a browser does on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Served {
+    child: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Served {
+    /// `None`, and a word why, where no browser can be started.
+    async fn start() -> Option<Served> {
+        let folder = tempfile::tempdir().unwrap();
+        // Browsers of a host that is root are somebody else.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_binding-under-test"))
+            .arg("serve")
+            .arg(folder.path())
+            .arg(SECRET)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let Some(line) = line else {
+            let mut said = String::new();
+            let mut errors = child.stderr.take().unwrap();
+            errors.read_to_string(&mut said).await.unwrap();
+            assert!(said.contains("the sandbox cannot be made"), "{said}");
+            println!("SKIPPED: {said}");
+            return None;
+        };
+        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = errors.next_line().await {
+                println!("serve: {line}");
+            }
+        });
+        Some(Served {
+            child,
+            address: line.strip_prefix("listening ").unwrap().to_owned(),
+            _folder: folder,
+        })
+    }
+
+    async fn ask(&self, line: &str, body: &str) -> (u16, String) {
+        self.ask_as(SECRET, line, body).await
+    }
+
+    /// Status and body; `line` is a method and a path below `/v1`.
+    async fn ask_as(&self, secret: &str, line: &str, body: &str) -> (u16, String) {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let request = format!(
+            "{method} /v1{path} HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {secret}\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = timeout(PATIENCE, stream.read_to_end(&mut answer));
+        read.await.expect(line).unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(&format!("GET {path}"), "").await;
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// A browser; asked for again while none is ready, as its pool has one at a time.
+    async fn acquire(&self, line: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (status, body) = self.ask(line, "").await;
+            match status {
+                200 => {
+                    let told: Value = serde_json::from_str(&body).unwrap();
+                    return told["sessionId"].as_str().unwrap().to_owned();
+                }
+                503 => assert!(Instant::now() < deadline, "no browser becomes ready"),
+                _ => panic!("{status} {body}"),
+            }
+        }
+    }
+
+    async fn connect(&self, path: &str) -> Result<Client, (u16, String)> {
+        let stream = TcpStream::connect(&self.address).await.unwrap();
+        let mut request = format!("ws://{}/v1{path}", self.address)
+            .into_client_request()
+            .unwrap();
+        let headers = request.headers_mut();
+        headers.insert("usher-binding", SECRET.parse().unwrap());
+        let client = "@cloudflare/puppeteer@1.4.0".parse().unwrap();
+        headers.insert("cf-brapi-client", client);
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, response)) => {
+                assert!(response.headers().contains_key("cf-browser-session-id"));
+                Ok(Client { socket, next: 1 })
+            }
+            Err(Error::Http(response)) => {
+                let body = response.body().clone().unwrap_or_default();
+                let body = String::from_utf8(body).unwrap();
+                Err((response.status().as_u16(), body))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn stop(mut self) {
+        drop(self.child.stdin.take());
+        let ended = timeout(PATIENCE, self.child.wait()).await;
+        assert!(ended.expect("it ends").unwrap().success());
+    }
+}
+
+struct Client {
+    socket: WebSocketStream<TcpStream>,
+    next: i64,
+}
+
+impl Client {
+    /// Asks over plain text messages.
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.next;
+        self.next += 1;
+        let text = json!({"id": id, "method": method, "params": params}).to_string();
+        self.socket.send(Message::text(text)).await.unwrap();
+        loop {
+            let message = timeout(PATIENCE, self.socket.next()).await.expect(method);
+            let Message::Text(text) = message.unwrap().unwrap() else {
+                continue;
+            };
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            if answer["id"] == id {
+                return answer;
+            }
+        }
+    }
+
+    /// The end that the other side says.
+    async fn ends(mut self) -> Option<CloseFrame> {
+        let ended = async {
+            while let Some(Ok(message)) = self.socket.next().await {
+                if let Message::Close(frame) = message {
+                    return frame;
+                }
+            }
+            None
+        };
+        timeout(PATIENCE, ended).await.expect("an end")
+    }
+}
+
+#[tokio::test]
+async fn a_worker_gets_a_browser_and_gives_it_back() {
+    let Some(served) = Served::start().await else {
+        return;
+    };
+    // Who shows no secret gets nothing, nor does who shows another's.
+    let (status, text) = served.ask_as("wrong", "POST /devtools/browser", "").await;
+    assert_eq!((status, text.as_str()), (401, "Authentication failed"));
+    for (line, body, status, says) in [
+        (
+            "POST /devtools/browser?keep_alive=soon",
+            "",
+            400,
+            "keep_alive",
+        ),
+        (
+            "POST /devtools/browser?browser=kitesurf",
+            "",
+            400,
+            "browser \"kitesurf\" is not available here",
+        ),
+        (
+            "POST /devtools/browser",
+            r#"{"guardrails":{"allowedDomains":["http://a"]}}"#,
+            400,
+            "host pattern",
+        ),
+        ("GET /devtools/browser", "", 426, "WebSocket"),
+        (
+            "GET /connectDevtools",
+            "",
+            400,
+            "browser_session must be set",
+        ),
+        ("PUT /sessions", "", 405, ""),
+        ("GET /nothing", "", 404, ""),
+        (
+            "DELETE /devtools/browser/none",
+            "",
+            404,
+            "Session not found",
+        ),
+    ] {
+        let (found, text) = served.ask(line, body).await;
+        assert_eq!(found, status, "{line}: {text}");
+        assert!(text.contains(says), "{line}: {text}");
+    }
+
+    let session = served
+        .acquire("POST /devtools/browser?keep_alive=600000")
+        .await;
+    let listed = served.get("/sessions").await;
+    assert_eq!(listed["sessions"][0]["sessionId"], session);
+    assert!(listed["sessions"][0]["startTime"].is_number());
+    assert!(listed["sessions"][0].get("connectionId").is_none());
+    let limits = served.get("/limits").await;
+    assert_eq!(limits["activeSessions"], json!([{"id": session}]));
+    assert_eq!(limits["maxConcurrentSessions"], 3);
+
+    // Nobody else finds it.
+    let path = format!("/devtools/browser/{session}");
+    let (status, _) = served.ask_as(OTHER, &format!("DELETE {path}"), "").await;
+    assert_eq!(status, 404);
+    let others = served.ask_as(OTHER, "GET /sessions", "").await;
+    assert_eq!(others, (200, r#"{"sessions":[]}"#.to_owned()));
+
+    // Two clients, each with the browser to itself.
+    let mut client = served.connect(&path).await.unwrap();
+    let mut second = served.connect(&path).await.unwrap();
+    let version = client.ask("Browser.getVersion", json!({})).await;
+    assert!(version["result"]["product"].is_string(), "{version}");
+    let named = second.ask("Cloudflare.getSessionId", json!({})).await;
+    assert_eq!(named["result"]["sessionId"], session);
+    let refused = client
+        .ask("Target.createTarget", json!({"url": "file:///etc/passwd"}))
+        .await;
+    assert!(refused["error"]["message"].is_string(), "{refused}");
+    let connected = served.get("/sessions").await;
+    assert!(connected["sessions"][0]["connectionId"].is_string());
+    // Ids of any size come back as they went.
+    client.next = -9_999;
+    let answer = client.ask("Browser.getVersion", json!({})).await;
+    assert!(answer["result"]["product"].is_string());
+    client.next = 1_i64 << 40;
+    let page = json!({"url": "data:text/html,seen"});
+    let made = client.ask("Target.createTarget", page).await;
+    let target = made["result"]["targetId"].as_str().unwrap().to_owned();
+
+    // The same over plain requests.
+    let version = served.get(&format!("{path}/json/version/")).await;
+    let url = version["webSocketDebuggerUrl"].as_str().unwrap();
+    assert_eq!(url, format!("ws://fake.host/v1{path}"));
+    for listing in ["json", "json/list", "json/"] {
+        let targets = served.get(&format!("{path}/{listing}")).await;
+        let targets = targets.as_array().unwrap();
+        let found = targets.iter().find(|found| found["id"] == target);
+        let found = found.expect("the page that was opened");
+        assert_eq!(found["type"], "page");
+        let url = found["webSocketDebuggerUrl"].as_str().unwrap();
+        assert_eq!(url, format!("ws://fake.host/v1{path}/page/{target}"));
+    }
+    let (status, text) = served
+        .ask(&format!("PUT {path}/json/new?url=file:///x"), "")
+        .await;
+    assert_eq!(status, 400, "{text}");
+    let (status, text) = served.ask(&format!("PUT {path}/json/new"), "").await;
+    assert_eq!(status, 200, "{text}");
+    let made: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(made["url"], "about:blank");
+    let made = made["id"].as_str().unwrap();
+    served.get(&format!("{path}/json/activate/{made}")).await;
+    served.get(&format!("{path}/json/close/{made}")).await;
+    let (status, _) = served.ask(&format!("GET {path}/json/list/none"), "").await;
+    assert_eq!(status, 404);
+
+    // One page alone.
+    let mut page = served
+        .connect(&format!("{path}/page/{target}"))
+        .await
+        .unwrap();
+    let info = page.ask("Target.getTargetInfo", json!({})).await;
+    assert_eq!(info["result"]["targetInfo"]["targetId"], target);
+    let unknown = format!("{path}/page/{}", "0".repeat(32));
+    assert_eq!(served.connect(&unknown).await.err().unwrap().0, 404);
+
+    // Whoever goes away leaves the session; whoever closes the browser ends it for all.
+    page.socket.close(None).await.unwrap();
+    second.socket.close(None).await.unwrap();
+    let mut again = served.connect(&path).await.unwrap();
+    let closed = again.ask("Browser.close", json!({})).await;
+    assert_eq!(closed["result"], json!({}));
+    for ended in [again, client] {
+        let frame = ended.ends().await.expect("a close frame");
+        assert_eq!(u16::from(frame.code), 1000);
+    }
+    assert_eq!(served.connect(&path).await.err().unwrap().0, 404);
+    // The first may come while it ends.
+    let (status, _) = served.ask(&format!("DELETE {path}"), "").await;
+    assert_eq!(status, 200);
+    let (status, text) = served.ask(&format!("DELETE {path}"), "").await;
+    assert_eq!((status, text.as_str()), (200, r#"{"status":"closed"}"#));
+    let history = served.get("/history").await;
+    let ended = &history["history"][0];
+    assert_eq!(ended["sessionId"], session);
+    assert_eq!(ended["closeReason"], 1);
+    assert_eq!(ended["closeReasonText"], "NormalClosure");
+    assert!(ended["endTime"].as_i64() >= ended["startTime"].as_i64());
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn older_clients_speak_in_pieces_and_are_alone() {
+    let Some(served) = Served::start().await else {
+        return;
+    };
+    let session = served.acquire("GET /acquire?").await;
+    let path = format!("/connectDevtools?browser_session={session}");
+    let mut client = served.connect(&path).await.unwrap();
+    let refused = served.connect(&path).await.err().unwrap();
+    assert_eq!(refused, (409, "WebSocket already initialized".to_owned()));
+
+    client.socket.send(Message::text("ping")).await.unwrap();
+    let ask = |id: i64, expression: &str| {
+        let params = json!({"expression": expression, "returnByValue": true});
+        json!({"id": id, "method": "Runtime.evaluate", "params": params})
+    };
+    // A page, to have something that answers at length.
+    let attach =
+        json!({"id": 1, "method": "Target.createTarget", "params": {"url": "about:blank"}});
+    let made = pieces(&mut client, &attach).await;
+    let target = made["result"]["targetId"].clone();
+    let params = json!({"targetId": target, "flatten": true});
+    let attach = json!({"id": 2, "method": "Target.attachToTarget", "params": params});
+    let attached = pieces(&mut client, &attach).await;
+    let mut long = ask(
+        3,
+        &format!(
+            "'\u{d55c}'.repeat({}) + '{}'.length",
+            1 << 20,
+            "x".repeat(1_100_000)
+        ),
+    );
+    long["sessionId"] = attached["result"]["sessionId"].clone();
+    let answer = pieces(&mut client, &long).await;
+    let text = answer["result"]["result"]["value"].as_str().unwrap();
+    assert_eq!(text.chars().count(), (1 << 20) + 7);
+
+    // A length that lies ends the connection, and another may follow.
+    let lie = Bytes::from_static(b"\x02\0\0\0{}x");
+    client.socket.send(Message::Binary(lie)).await.unwrap();
+    let frame = client.ends().await.expect("a close frame");
+    assert_eq!(
+        (u16::from(frame.code), frame.reason.as_str()),
+        (1007, "bad chunk")
+    );
+    let deadline = Instant::now() + PATIENCE;
+    let mut client = loop {
+        // The place is given back when the other end has seen the end.
+        match served.connect(&path).await {
+            Ok(client) => break client,
+            Err((status, _)) => assert!(status == 409 && Instant::now() < deadline),
+        }
+    };
+    let version = json!({"id": 1, "method": "Browser.getVersion"});
+    assert!(pieces(&mut client, &version).await["result"].is_object());
+
+    // It is ended from outside: whoever is connected is told.
+    let line = format!("DELETE /devtools/browser/{session}/");
+    let (status, text) = served.ask(&line, "").await;
+    assert_eq!((status, text.as_str()), (200, r#"{"status":"closing"}"#));
+    let frame = client.ends().await.expect("a close frame");
+    assert_eq!(u16::from(frame.code), 1000);
+    served.stop().await;
+}
+
+/// Asks in pieces, and puts the pieces of the answer together.
+async fn pieces(client: &mut Client, question: &Value) -> Value {
+    for piece in cut(question.to_string().into()) {
+        client.socket.send(Message::Binary(piece)).await.unwrap();
+    }
+    let mut assembler = Assembler::new(64 << 20);
+    loop {
+        let message = timeout(PATIENCE, client.socket.next()).await.unwrap();
+        let Message::Binary(piece) = message.unwrap().unwrap() else {
+            continue;
+        };
+        let Some(text) = assembler.piece(&piece).unwrap() else {
+            continue;
+        };
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        if answer["id"] == question["id"] {
+            return answer;
+        }
+    }
+}
