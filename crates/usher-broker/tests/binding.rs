@@ -141,6 +141,29 @@ impl Served {
         }
     }
 
+    /// The processes of all browsers: what the host started, and what those did.
+    fn browsers(&self) -> Vec<i32> {
+        let below = |parents: &[i32]| -> Vec<i32> {
+            let all = fs::read_dir("/proc").unwrap().flatten();
+            let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            let child = |pid: &i32| {
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+                let parent = fields.and_then(|fields| fields.split_whitespace().nth(1));
+                parent.is_some_and(|parent| parents.iter().any(|of| of.to_string() == parent))
+            };
+            pids.filter(child).collect()
+        };
+        let own = i32::try_from(self.child.id().unwrap()).unwrap();
+        let mut last = below(&below(&[own]));
+        let mut found = Vec::new();
+        while !last.is_empty() {
+            found.extend(&last);
+            last = below(&last);
+        }
+        found
+    }
+
     async fn stop(mut self) {
         drop(self.child.stdin.take());
         let ended = timeout(PATIENCE, self.child.wait()).await;
@@ -398,6 +421,55 @@ async fn older_clients_speak_in_pieces_and_are_alone() {
     assert_eq!((status, text.as_str()), (200, r#"{"status":"closing"}"#));
     let frame = client.ends().await.expect("a close frame");
     assert_eq!(u16::from(frame.code), 1000);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_browser_that_dies_and_a_client_that_leaves_are_told_of() {
+    let Some(served) = Served::start().await else {
+        return;
+    };
+    // Acquired and connected in one step, asked for again while none is ready.
+    let deadline = Instant::now() + PATIENCE;
+    let mut client = loop {
+        match served.connect("/devtools/browser?keep_alive=600000").await {
+            Ok(client) => break client,
+            Err((status, text)) => assert!(status == 503 && Instant::now() < deadline, "{text}"),
+        }
+    };
+    let named = client.ask("Cloudflare.getSessionId", json!({})).await;
+    let session = named["result"]["sessionId"].as_str().unwrap().to_owned();
+    let path = format!("/devtools/browser/{session}");
+
+    // Whoever hangs up before the answer has no session.
+    let mut hasty = TcpStream::connect(&served.address).await.unwrap();
+    let request = format!(
+        "POST /v1/devtools/browser?wait=30s HTTP/1.1\r\nHost: a\r\nusher-binding: {SECRET}\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    hasty.write_all(request.as_bytes()).await.unwrap();
+    drop(hasty);
+
+    for process in served.browsers() {
+        let pid = rustix::process::Pid::from_raw(process).unwrap();
+        // One that has ended meanwhile is what is wanted.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    let frame = client.ends().await.expect("a close frame");
+    let told = (u16::from(frame.code), frame.reason.as_str());
+    assert_eq!(told, (1011, "ChromiumCrashed"));
+    assert_eq!(served.connect(&path).await.err().unwrap().0, 404);
+    // The pool hears of it with the next batch, and of the hasty one when it is given back.
+    loop {
+        let history = served.get("/history").await;
+        let history = history["history"].as_array().unwrap();
+        let found = history.iter().find(|found| found["sessionId"] == session);
+        let open = history.iter().any(|found| found.get("endTime").is_none());
+        if !open && found.is_some_and(|found| found["closeReasonText"] == "ChromiumCrashed") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{history:?}");
+    }
     served.stop().await;
 }
 
