@@ -2,7 +2,7 @@
 //!
 //! `listen` is what the host runs in a browser's network; `host FOLDER` is the host; `serve FOLDER
 //! SECRET` starts one, keeps its pool in the same folder, and says `listening ADDRESS`. It runs
-//! until its standard input ends. Pages reach nothing.
+//! until its standard input ends. Pages reach what is public, and this machine at 127.0.0.1.
 
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
@@ -19,12 +19,12 @@ use usher_broker::wire::binding::Binding;
 use usher_broker::wire::{Account, Front};
 use usher_broker::{Agent, Broker, Hosts, Region, Sessions, Settings, reap};
 use usher_browsers::browser::Launcher;
-use usher_browsers::exit::Nowhere;
 use usher_browsers::host;
 use usher_core::id::{Id, Kind};
 use usher_core::lease::Stock;
 use usher_core::lease::bucket::Rate;
 use usher_core::lease::limits::{AccountKind, Limits};
+use usher_egress::{Deadlines, Egress};
 use usher_pool::sqlite::Sqlite;
 use usher_pool::{Clock, Pool};
 
@@ -58,7 +58,7 @@ async fn run_host(folder: &str) -> io::Result<()> {
     let mut settings = usher_browsers::settings::Settings::new(folder.into(), listen);
     settings.slots = 3;
     settings.launches_max = 1;
-    let launcher = Launcher::prepare(settings, Box::new(Nowhere))
+    let launcher = Launcher::prepare(settings, Box::new(Egress::new(Deadlines::default())))
         .await
         .map_err(io::Error::other)?;
     let host = host::run(launcher, input_ends());
@@ -115,7 +115,7 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
         limits,
         weight: 1,
         secret: Some(secret),
-        allow_private: Vec::new(),
+        allow_private: vec!["127.0.0.1/32".to_owned()],
     };
     let accounts = vec![
         account("one", secret.to_owned()),

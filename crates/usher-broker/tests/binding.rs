@@ -14,8 +14,9 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -104,9 +105,13 @@ impl Served {
 
     /// A browser; asked for again while none is ready, as its pool has one at a time.
     async fn acquire(&self, line: &str) -> String {
+        self.acquire_for(line, "").await
+    }
+
+    async fn acquire_for(&self, line: &str, wish: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let (status, body) = self.ask(line, "").await;
+            let (status, body) = self.ask(line, wish).await;
             match status {
                 200 => {
                     let told: Value = serde_json::from_str(&body).unwrap();
@@ -469,6 +474,63 @@ async fn a_browser_that_dies_and_a_client_that_leaves_are_told_of() {
             break;
         }
         assert!(Instant::now() < deadline, "{history:?}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn pages_reach_what_their_session_may_and_nothing_else() {
+    let Some(served) = Served::start().await else {
+        return;
+    };
+    let site = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = site.local_addr().unwrap();
+    let (arrived, mut seen) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = site.accept().await {
+            let mut head = vec![0; 4096];
+            let len = stream.read(&mut head).await.unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..len]).into_owned();
+            let _ = arrived.send(head.lines().next().unwrap_or_default().to_owned());
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    for (page_path, guardrails, may) in [
+        ("/none", r#"{"guardrails":{"allowedDomains":[]}}"#, false),
+        (
+            "/other",
+            r#"{"guardrails":{"allowedDomains":["*.example.com"]}}"#,
+            false,
+        ),
+        (
+            "/this",
+            r#"{"guardrails":{"allowedDomains":["127.0.0.1"]}}"#,
+            true,
+        ),
+        ("/all", "", true),
+    ] {
+        let session = served
+            .acquire_for("POST /devtools/browser", guardrails)
+            .await;
+        let path = format!("/devtools/browser/{session}");
+        let mut client = served.connect(&path).await.unwrap();
+        let blank = json!({"url": "about:blank"});
+        let made = client.ask("Target.createTarget", blank).await;
+        let target = made["result"]["targetId"].as_str().unwrap().to_owned();
+        let mut page = served
+            .connect(&format!("{path}/page/{target}"))
+            .await
+            .unwrap();
+        // Answered once the page has come, or has not.
+        let url = format!("http://{address}{page_path}");
+        let went = page.ask("Page.navigate", json!({"url": url})).await;
+        assert!(went["result"]["frameId"].is_string(), "{went}");
+        let mut arrived = std::iter::from_fn(|| seen.try_recv().ok());
+        let expected = format!("GET {page_path} HTTP/1.1");
+        assert_eq!(arrived.any(|line| line == expected), may, "{guardrails}");
+        let (status, _) = served.ask(&format!("DELETE {path}"), "").await;
+        assert_eq!(status, 200);
     }
     served.stop().await;
 }
