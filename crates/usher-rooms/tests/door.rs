@@ -182,6 +182,23 @@ async fn who_is_away_is_let_in_first_when_it_returns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_seat_that_was_left_is_nobody_s_by_its_old_cookie() {
+    let mut house = House::of(Settings::new(1, 1000));
+    let mut left = Vec::new();
+    for _ in 0..50 {
+        let cookie = house.enter("").await;
+        let lines = [("cookie", format!("__cfwaitingroom={cookie}"))];
+        assert!(house.door.leave(&request(&lines)).is_some());
+        left.push(cookie);
+    }
+    let seated = house.enter("").await;
+    for cookie in &left {
+        house.wait(cookie).await;
+    }
+    inside(house.come(&seated).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_seat_is_good_until_its_last_moment_and_not_after_it() {
     let settings = Settings::new(1, 60).session(20_000);
     for (ms, still) in [(-1000, true), (-1, true), (0, false), (1000, false)] {

@@ -74,6 +74,9 @@ fn active(settings: &Settings, summary: &Summary, claims: &Claims, now: u64) -> 
     if now >= claims.lease_until {
         return newcomer_again(settings, summary);
     }
+    if summary.has_left(claims.visitor) {
+        return Door::Ask;
+    }
     // A seat of another epoch may be one that the room has forgotten: it has to be told. It is
     // good meanwhile, so nobody waits for that.
     let forgotten = claims.stamp.epoch != summary.stamp.epoch;

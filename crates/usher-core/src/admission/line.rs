@@ -6,7 +6,7 @@
 
 use super::people::{Heard, People};
 use super::ranked::Ranked;
-use super::{Method, State};
+use super::{Method, Person, State};
 use crate::chance::part_of;
 
 /// The waiting visitors for whom no seat is reserved.
@@ -16,6 +16,8 @@ pub(super) struct Line {
     away: Ranked,
     heard: Heard,
     silent: Heard,
+    /// Of those away, how many have never come back with their cookie.
+    strangers: usize,
 }
 
 impl Line {
@@ -27,8 +29,10 @@ impl Line {
         &self.away
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.present.len() + self.away.len()
+    /// How long the line is for whoever would join it. Whoever takes a ticket and is never heard of
+    /// again takes no place for longer than it counts as present.
+    pub(super) fn counted(&self) -> usize {
+        self.present.len() + self.away.len() - self.strangers
     }
 
     /// Of those present, the one not heard of for longest.
@@ -64,6 +68,7 @@ impl Line {
         };
         set.insert(person.ticket, slot);
         list.push(people, slot);
+        self.strangers += usize::from(is_stranger(&person));
     }
 
     /// The opposite of [`Line::insert`]; the state must be what it was then.
@@ -76,6 +81,7 @@ impl Line {
         };
         set.remove(person.ticket, slot);
         list.remove(people, slot);
+        self.strangers -= usize::from(is_stranger(&person));
     }
 
     /// Whoever is in `slot` is present, and has just been heard of.
@@ -88,4 +94,8 @@ impl Line {
     pub(super) fn iter<'a>(&self, people: &'a People) -> impl Iterator<Item = u32> + 'a {
         self.heard.iter(people).chain(self.silent.iter(people))
     }
+}
+
+fn is_stranger(person: &Person) -> bool {
+    person.state == State::Away && !person.confirmed
 }

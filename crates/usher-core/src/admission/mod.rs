@@ -419,6 +419,14 @@ pub enum Change {
         /// The first sequence of the next epoch.
         until: u64,
     },
+    /// Of a snapshot: a visitor whose seat was ended, and until when a copy of its cookie might be
+    /// taken for one, ms.
+    Left {
+        /// Who.
+        visitor: Visitor,
+        /// When nothing is left of it.
+        until: u64,
+    },
     /// Of a snapshot, last: the counters.
     Counters {
         /// The history so far.

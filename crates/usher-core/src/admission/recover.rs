@@ -47,6 +47,9 @@ impl Room {
             after: lost.after,
             until: lost.until,
         });
+        let left = (self.left.iter())
+            .filter(|(_, until)| self.clock < **until)
+            .map(|(&visitor, &until)| Change::Left { visitor, until });
         let counters = Change::Counters {
             stamp: self.stamp,
             last_ticket: self.last_ticket,
@@ -59,6 +62,7 @@ impl Room {
         persons
             .chain(admissions)
             .chain(lost)
+            .chain(left)
             .chain(std::iter::once(counters))
             .map(|change| Effect {
                 at: self.clock,
@@ -91,6 +95,9 @@ impl Room {
             }
             Change::Admissions { second, count } => self.window.put(second, count),
             Change::Lost { after, until } => self.lost.push(Lost { after, until }),
+            Change::Left { visitor, until } => {
+                self.left.insert(visitor, until);
+            }
             Change::Counters {
                 stamp,
                 last_ticket,

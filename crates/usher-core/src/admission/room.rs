@@ -1,5 +1,7 @@
 //! The room: one decision at a time.
 
+use std::collections::BTreeMap;
+
 use super::line::Line;
 use super::people::{PEOPLE_MAX, People};
 use super::ranked::Ranked;
@@ -17,6 +19,9 @@ use crate::chance::Chance;
 const WORK: u32 = 64;
 /// And a tick, which nobody waits for.
 const WORK_OF_TICK: u32 = 4096;
+/// Seats that were ended before their time and are still remembered. One more is not ended: it is
+/// free when its holder has been idle for long enough.
+const LEFT_MAX: usize = 65_536;
 /// A cookie so many renewals behind the seat is an old copy,
 const COPY_BEHIND: u32 = 2;
 /// if it is as old as this, ms: requests that were on their way together are not.
@@ -50,6 +55,8 @@ pub struct Room {
     pub(super) per_minute: u64,
     pub(super) per_minute_before: (u64, u64),
     pub(super) lost: Vec<Lost>,
+    /// Whose seats were ended before their time, and until when their cookies look good, ms.
+    pub(super) left: BTreeMap<Visitor, u64>,
     /// Only for estimates: not part of the state that a replay restores.
     pub(super) rates: Rates,
 }
@@ -135,6 +142,7 @@ impl Room {
                 if matches!(how, Entry::Direct) {
                     self.pace(now);
                 }
+                self.left.remove(&visitor);
                 let before = self.people.find(visitor).map(|slot| self.take(slot));
                 if let Some(waited) = before {
                     self.rates.entered(now, &waited);
@@ -160,8 +168,11 @@ impl Room {
             }),
             Change::Ended { visitor, .. } => {
                 if let Some(slot) = self.people.find(visitor) {
-                    self.take(slot);
+                    let person = self.take(slot);
                     self.rates.released(now);
+                    if now < person.until {
+                        self.left.insert(visitor, person.until);
+                    }
                 }
             }
             Change::Queued { visitor, ticket } => {
@@ -236,6 +247,7 @@ impl Room {
             | Change::Person(_)
             | Change::Admissions { .. }
             | Change::Lost { .. }
+            | Change::Left { .. }
             | Change::Counters { .. } => self.apply_stored(effect),
         }
     }
@@ -528,7 +540,7 @@ impl Step<'_> {
         if slots > 0 && self.room.line.present().len() == 0 {
             return self.seat(visitor, Entry::Direct);
         }
-        let len = self.room.line.len() as u64;
+        let len = self.room.line.counted() as u64;
         let len_max = self.settings.queue_len_max;
         if (len_max > 0 && len >= len_max) || self.room.people.len() >= PEOPLE_MAX {
             return Answer::Full;
@@ -646,10 +658,13 @@ impl Step<'_> {
 
     fn end(&mut self, visitor: Visitor, cause: End) -> Answer {
         if let Some(person) = self.room.find(visitor) {
-            self.emit(match person.state {
-                State::Seated => Change::Ended { visitor, cause },
-                State::Present | State::Away | State::Called => Change::Gone { visitor, cause },
-            });
+            match person.state {
+                State::Seated if self.room.left.len() >= LEFT_MAX => {}
+                State::Seated => self.emit(Change::Ended { visitor, cause }),
+                State::Present | State::Away | State::Called => {
+                    self.emit(Change::Gone { visitor, cause });
+                }
+            }
         }
         self.tick_within(WORK)
     }
@@ -662,6 +677,8 @@ impl Step<'_> {
         if known && self.room.rates.trust.is_due(self.now) {
             self.room.foretell(self.settings, self.now);
         }
+        let clock = self.room.clock;
+        self.room.left.retain(|_, until| clock < *until);
         let silent_ms = self.now.saturating_sub(self.room.durable_at);
         if self.room.people.len() > 0 && silent_ms >= ALIVE_EVERY_MS {
             self.emit(Change::Alive);

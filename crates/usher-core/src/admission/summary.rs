@@ -41,6 +41,8 @@ pub struct Summary {
     slots: u64,
     /// Those for whom a seat is reserved, sorted, and until when, ms.
     called: Box<[(Visitor, u64)]>,
+    /// Those whose seats were ended before their cookies are, sorted.
+    left: Box<[Visitor]>,
     /// The lowest ticket that is present and not called.
     frontier: u64,
     /// The last ticket that was issued. Of one that came after, nothing is certain: others may have
@@ -103,6 +105,7 @@ impl Room {
             known: !settings.queue_all && !settings.suspended && settings.total > 0,
             slots: self.slots(settings, now),
             called,
+            left: self.left.keys().copied().collect(),
             newest: self.last_ticket,
             frontier: present.first().map_or(u64::MAX, |(ticket, _)| ticket),
             present: marks(present),
@@ -139,7 +142,7 @@ impl Room {
         }
         let day = |estimate: Estimate| estimate.mid_ms > WAIT_MAX_MS;
         let len_max = settings.queue_len_max;
-        summary.full = (len_max > 0 && counts.present + counts.away >= len_max)
+        summary.full = (len_max > 0 && self.line.counted() as u64 >= len_max)
             || summary.longest.is_some_and(day);
         summary
     }
@@ -193,6 +196,12 @@ impl Summary {
     #[must_use]
     pub fn concerns(&self, visitor: Visitor, ticket: u64) -> bool {
         ticket < self.frontier || self.called_until(visitor).is_some()
+    }
+
+    /// Whether `visitor` had a seat that was ended, though its cookie may say otherwise.
+    #[must_use]
+    pub fn has_left(&self, visitor: Visitor) -> bool {
+        self.left.binary_search(&visitor).is_ok()
     }
 
     /// Until when a seat is reserved for `visitor`, ms.

@@ -786,3 +786,74 @@ fn a_guarantee_holds_while_no_seat_is_renewed() {
     assert_eq!(entered, 200);
     assert!(promised.len() > 150, "{}", promised.len());
 }
+
+#[test]
+fn a_cookie_whose_seat_was_ended_is_a_matter_for_the_room() {
+    let mut story = seats(1);
+    let seat = story.enters(1);
+    let copy = Claims::seated(visitor(1), &seat, None, story.now);
+    let way = |story: &Story, room: &Room| {
+        let summary = room.summary(&story.settings, story.now);
+        decide(
+            &story.settings,
+            &summary,
+            Some(&copy),
+            Kind::Navigation,
+            story.now,
+        )
+    };
+    assert_eq!(way(&story, &story.room), Door::Pass { renew: false });
+    story.leaves(1);
+    story.enters(2);
+    assert_eq!(way(&story, &story.room), Door::Ask);
+    // After a restart too, from the log or from a snapshot of it.
+    assert_eq!(way(&story, &story.replayed), Door::Ask);
+    let mut restored = Room::default();
+    for record in story.room.records() {
+        restored.apply(&record);
+    }
+    assert_eq!(way(&story, &restored), Door::Ask);
+    // What the room says then: it has no seat, and there is none.
+    assert!(matches!(story.asks_with(&copy), Answer::Wait(_)));
+    story.leaves(2);
+    assert!(matches!(story.asks_with(&copy), Answer::Forward(_)));
+    assert_eq!(way(&story, &story.room), Door::Pass { renew: false });
+}
+
+#[test]
+fn nobody_is_remembered_for_longer_than_a_cookie_is_good() {
+    let mut story = seats(2);
+    story.enters(1);
+    story.enters(2);
+    story.leaves(1);
+    assert_eq!(story.room.left.len(), 1);
+    story.pass(40_000, &[]);
+    story.enters(3);
+    story.step(Command::Tick);
+    assert_eq!(story.room.left.len(), 0);
+}
+
+#[test]
+fn a_flood_that_never_comes_back_does_not_fill_the_line() {
+    let mut story = seats(1);
+    story.settings = story.settings.session(3_600_000);
+    story.settings.queue_len_max = 3;
+    story.enters(1);
+    story.waits(2);
+    story.later(10_000);
+    story.waits(2);
+    for number in 10..12 {
+        story.waits(number);
+    }
+    assert_eq!(story.asks(3), Answer::Full);
+    story.pass(60_000, &[2]);
+    assert_eq!(story.room.counts().away, 2);
+    assert!(!story.room.summary(&story.settings, story.now).full);
+    story.waits(3);
+    // A ticket that came back once keeps its place in the count, however silent it is now.
+    story.waits(3);
+    story.pass(60_000, &[2]);
+    assert_eq!(story.state(3), Some(State::Away));
+    story.waits(4);
+    assert_eq!(story.asks(5), Answer::Full);
+}

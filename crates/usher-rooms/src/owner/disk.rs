@@ -39,6 +39,8 @@ pub(super) struct Disk {
     begun: Option<Instant>,
     /// Admissions that the disk knows to be allowed for.
     allowed: u64,
+    /// Admissions ever when the last commit was begun.
+    admitted: Option<u64>,
     failing: Option<Failing>,
     folding: Option<JoinHandle<()>>,
     tally: DiskTally,
@@ -92,6 +94,7 @@ impl Disk {
             spare: Batch::new(),
             begun: None,
             allowed,
+            admitted: None,
             failing: None,
             folding: None,
             tally: DiskTally::default(),
@@ -165,12 +168,17 @@ impl Disk {
             }
             Work::Idle(log) if self.failing.is_some() => self.begin_anew(log, room, step, now),
             Work::Idle(log) => {
-                let low = self.allowed.saturating_sub(admitted) <= step / 2;
+                // Nothing is allowed for where nobody came in of late: a crash would cost seats that
+                // nobody can have.
+                let busy = somebody_waits || self.admitted.is_some_and(|before| before < admitted);
+                let low = busy && self.allowed.saturating_sub(admitted) <= step / 2;
                 let due = self.begun.is_some_and(|begun| {
                     somebody_waits || behind || low || now >= begun + COMMIT_AFTER
                 });
                 if due {
-                    self.commit(log, admitted.saturating_add(step), now);
+                    let ahead = if busy { step } else { 0 };
+                    self.admitted = Some(admitted);
+                    self.commit(log, admitted.saturating_add(ahead), now);
                 } else {
                     self.work = Work::Idle(log);
                 }
@@ -181,6 +189,8 @@ impl Disk {
 
     fn commit(&mut self, mut log: Box<Log>, allowed: u64, now: Instant) {
         record::write_watermark(self.filling.records(), allowed);
+        // What is no longer allowed for may not be told of from here on.
+        self.allowed = self.allowed.min(allowed);
         self.begun = None;
         let mut batch = std::mem::replace(&mut self.filling, std::mem::take(&mut self.spare));
         let may_rotate = self.folding.as_ref().is_none_or(JoinHandle::is_finished);
@@ -371,6 +381,16 @@ mod tests {
         }
     }
 
+    impl Kit {
+        /// A second passes, and somebody is in the room.
+        fn tick(&mut self, disk: &mut Disk) {
+            self.now += 2_000;
+            let mut effects = Vec::new();
+            (self.room).step(&self.settings, self.now, 0, Command::Tick, &mut effects);
+            disk.note(&effects);
+        }
+    }
+
     fn reopened(folder: &tempfile::TempDir) -> Journaled {
         Log::open(folder.path(), ROOM, Limits::default())
             .expect("files")
@@ -405,6 +425,26 @@ mod tests {
         let state = reopened(&folder);
         assert_eq!((state.admitted_max, state.closed), (6, false));
         assert_eq!(state.room.counts().admitted, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nobody_comes_in_nothing_is_allowed_for() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut disk = Disk::on(opened(&folder), 0);
+        let mut kit = Kit::new();
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 3, true);
+        disk.ended().await;
+        assert!(disk.allows(4));
+        kit.tick(&mut disk);
+        tokio::time::advance(COMMIT_AFTER).await;
+        disk.go_on(&kit.room, 3, false);
+        // From the moment on when that is being written.
+        assert!(disk.allows(1) && !disk.allows(2));
+        disk.ended().await;
+        assert!(disk.allows(1) && !disk.allows(2));
+        drop(disk);
+        assert_eq!(reopened(&folder).admitted_max, 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -130,6 +130,7 @@ impl Found {
             held: VecDeque::new(),
             bulletin,
             bulletin_due: Instant::now(),
+            left: false,
             tick_due: Instant::now(),
         };
         if state.clock > 0 {
@@ -163,6 +164,8 @@ struct Owner {
     held: VecDeque<Held>,
     bulletin: Arc<ArcSwap<Bulletin>>,
     bulletin_due: Instant,
+    /// A seat was ended, and the fronts do not know it yet: nobody gets it before they do.
+    left: bool,
     tick_due: Instant,
 }
 
@@ -223,6 +226,9 @@ impl Owner {
                 if let Answer::Forward(seat) = &given {
                     self.tally.let_in(seat, self.clock.now());
                 }
+                if self.left && is_admission(&given) {
+                    self.publish();
+                }
                 let admitted = self.room.counts().admitted;
                 if is_admission(&given) && !self.disk.is_failing() && !self.disk.allows(admitted) {
                     self.held.push_back(Held {
@@ -248,6 +254,7 @@ impl Owner {
             }
             Order::End { visitor, cause } => {
                 self.step(Command::End { visitor, cause });
+                self.left = true;
             }
             Order::Set(settings, on_failure) => {
                 self.settings = settings;
@@ -300,7 +307,7 @@ impl Owner {
         let step = self.settings.watermark_step();
         self.disk.go_on(&self.room, step, !self.held.is_empty());
         self.release();
-        if urgent || now >= self.bulletin_due {
+        if urgent || self.left || now >= self.bulletin_due {
             self.publish();
             self.bulletin_due = now + BULLETIN;
         }
@@ -327,6 +334,7 @@ impl Owner {
     }
 
     fn publish(&mut self) {
+        self.left = false;
         let settings = self.settings_now();
         self.bulletin.store(Arc::new(Bulletin {
             summary: self.room.summary(&settings, self.clock.now()),

@@ -100,6 +100,11 @@ pub(super) fn write(out: &mut Vec<u8>, effect: &Effect) {
             put.stamp(after);
             put.number(until);
         }
+        Change::Left { visitor, until } => {
+            put.head(18, effect.at);
+            put.visitor(visitor);
+            put.number(until);
+        }
         Change::Counters {
             stamp,
             last_ticket,
@@ -297,6 +302,10 @@ fn read(kind: u8, take: &mut Take<'_>) -> Result<Effect, String> {
             ghosts_until: take.number()?,
             per_minute: take.number()?,
             per_minute_before: (take.number()?, take.number()?),
+        },
+        18 => Change::Left {
+            visitor: take.visitor()?,
+            until: take.number()?,
         },
         _ => return Err(format!("no record is of kind {kind}")),
     };

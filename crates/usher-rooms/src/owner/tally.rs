@@ -63,6 +63,7 @@ impl Tally {
             | Change::Person(_)
             | Change::Admissions { .. }
             | Change::Lost { .. }
+            | Change::Left { .. }
             | Change::Counters { .. } => {}
         }
     }

@@ -244,6 +244,7 @@ impl Judge<'_> {
             Change::Person(_)
             | Change::Admissions { .. }
             | Change::Lost { .. }
+            | Change::Left { .. }
             | Change::Counters { .. } => {
                 self.breach(
                     Invariant::Loss,
