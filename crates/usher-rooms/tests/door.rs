@@ -182,6 +182,20 @@ async fn who_is_away_is_let_in_first_when_it_returns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_first_to_wait_is_promised_nothing_that_was_true_before() {
+    let mut house = House::of(Settings::new(2, 1000));
+    house.pass_time(1000).await;
+    for _ in 0..2 {
+        house.enter("").await;
+    }
+    for _ in 0..3 {
+        let told = outside(house.come("").await);
+        assert!(told.place.is_some());
+        assert_eq!(told.shown, None, "no seat was ever freed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_seat_that_was_left_is_nobody_s_by_its_old_cookie() {
     let mut house = House::of(Settings::new(1, 1000));
     let mut left = Vec::new();

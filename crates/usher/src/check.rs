@@ -75,6 +75,7 @@ fn summary(draft: &Draft) -> String {
         (draft.pools.len(), "pool"),
         (endpoints, "endpoint"),
         (draft.balancers.len(), "load balancer"),
+        (draft.rooms.len(), "waiting room"),
     ];
     let counted = |(count, what): (usize, &str)| {
         format!("{count} {what}{}", if count == 1 { "" } else { "s" })

@@ -131,6 +131,7 @@ impl Found {
             bulletin,
             bulletin_due: Instant::now(),
             left: false,
+            idle: true,
             tick_due: Instant::now(),
         };
         if state.clock > 0 {
@@ -166,6 +167,8 @@ struct Owner {
     bulletin_due: Instant,
     /// A seat was ended, and the fronts do not know it yet: nobody gets it before they do.
     left: bool,
+    /// The fronts were told that nobody has to wait.
+    idle: bool,
     tick_due: Instant,
 }
 
@@ -226,7 +229,10 @@ impl Owner {
                 if let Answer::Forward(seat) = &given {
                     self.tally.let_in(seat, self.clock.now());
                 }
-                if self.left && is_admission(&given) {
+                // Who is first to wait is told of the room as it is now, not as it was when it had
+                // seats.
+                let first = self.idle && matches!(given, Answer::Wait(_));
+                if first || self.left && is_admission(&given) {
                     self.publish();
                 }
                 let admitted = self.room.counts().admitted;
@@ -336,8 +342,10 @@ impl Owner {
     fn publish(&mut self) {
         self.left = false;
         let settings = self.settings_now();
+        let summary = self.room.summary(&settings, self.clock.now());
+        self.idle = !summary.queues();
         self.bulletin.store(Arc::new(Bulletin {
-            summary: self.room.summary(&settings, self.clock.now()),
+            summary,
             settings,
             set_at: self.set_at,
             moved: self.moved,
