@@ -14,7 +14,7 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 use usher_api::Declared;
 use usher_api::wire::reader::declared;
-use usher_core::catalog::{Catalog, HostPattern};
+use usher_core::catalog::{Catalog, HostPattern, PAGE_BYTES_MAX};
 use usher_core::id::Kind;
 
 use crate::{Ending, config};
@@ -223,6 +223,12 @@ fn page(path: &Path) -> Result<String, Ending> {
     let bytes = read.map_err(|error| {
         Ending::Change(anyhow!(error).context(format!("--page {shown} cannot be read")))
     })?;
+    if bytes.len() > PAGE_BYTES_MAX {
+        let found = bytes.len();
+        return Err(Ending::Change(anyhow!(
+            "--page {shown} has {found} bytes, more than {PAGE_BYTES_MAX}"
+        )));
+    }
     let text = String::from_utf8(bytes);
     let text = text.map_err(|_| Ending::Change(anyhow!("--page {shown} is not UTF-8")))?;
     match usher_rooms::template::Template::parse(&text) {

@@ -144,6 +144,14 @@ fn what_is_missing_is_asked_for() {
     );
     assert_eq!(code, 1, "{told}");
     assert!(told.contains("page.html: "), "{told}");
+    folder.write("page.html", "x".repeat(1_048_577));
+    let (code, told) = run(
+        &[&upstream[..], &["--page", "page.html"]].concat(),
+        &numbers,
+    );
+    assert_eq!(code, 1, "{told}");
+    let large = "--page page.html has 1048577 bytes, more than 1048576";
+    assert!(told.contains(large), "{told}");
     assert_eq!(run(&["run", "--upstream", "shop"], &numbers).0, 2);
     assert_eq!(run(&["run"], &numbers).0, 2);
     assert_eq!(

@@ -148,8 +148,8 @@ fn make(call: &Call) -> Result<Reply, ApiError> {
 /// The page of the body; `None` for the built-in one, and for none that can be shown.
 fn read(asked: &Object<'_>) -> Option<Template> {
     let html = asked.need("custom_html")?;
-    if html.text().is_some_and(|text| text.len() > PAGE_BYTES_MAX) {
-        let found = html.text().map_or(0, str::len);
+    let found = html.text()?.len();
+    if found > PAGE_BYTES_MAX {
         html.fault(format_args!(
             "has {found} bytes, more than {PAGE_BYTES_MAX}"
         ));

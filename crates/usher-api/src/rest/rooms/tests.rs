@@ -319,6 +319,7 @@ async fn what_is_wrong_has_a_number_and_a_place() {
         (with("name", "sale".into()), 1101, "/name"),
         (with("name", "a b".into()), 1100, "/name"),
         (with("path", "/x/../%73ale/".into()), 1102, "/path"),
+        (with("path", "/cdn-cgi/waitingroom/a".into()), 1100, "/path"),
         (with("host", "example.org".into()), 1108, "/host"),
         (with("host", "*".into()), 1100, "/host"),
         (
@@ -734,6 +735,10 @@ async fn a_preview_shows_a_page_before_anybody_waits() {
         let found = api.refused("POST", &path, &body).await;
         assert_eq!(found, (400, code, pointer.to_owned()));
     }
+    // Each fault is told once.
+    let number = text_of(&json!({"custom_html": 5}));
+    let (_, told) = api.ask("POST", &path, &number).await;
+    assert_eq!(told["errors"].as_array().map(Vec::len), Some(1), "{told}");
     for nobody in ["00000000-0000-0000-0000-000000000000", "x", ""] {
         assert_eq!(api.look(&format!("/preview/{nobody}")).await.0, 404);
     }

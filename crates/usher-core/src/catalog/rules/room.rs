@@ -15,6 +15,8 @@ const DESCRIPTION_LEN_MAX: usize = 1024;
 const SUFFIX_LEN_MAX: usize = 64;
 const ROUTES_MAX: usize = 1000;
 const PATH_LEN_MAX: usize = 2048;
+/// Where the paths of the waiting pages themselves lie, below any other.
+const OWN: &str = "/cdn-cgi/waitingroom";
 /// The largest limit of the hosted service, which means none.
 const LIMIT_MAX: f64 = 2_147_483_647.0;
 /// The least limit of the hosted service.
@@ -65,6 +67,10 @@ pub(super) fn check(room: &Room, zones: &[&str], profile: RoomProfile, at: &mut 
             rule,
             route.path.bytes().all(kept),
         );
+        let rule = "lies under /cdn-cgi/waitingroom, where no endpoint is asked";
+        let under = route.path.split_once(OWN);
+        let is_own = under.is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/'));
+        at.syntax(path, "path", &route.path, rule, !is_own);
         at.len(path, "path", &route.path, PATH_LEN_MAX);
     }
     match &room.cookie_suffix {

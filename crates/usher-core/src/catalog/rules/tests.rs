@@ -444,6 +444,13 @@ fn each_rule_of_rooms() {
             }),
         ),
         (
+            "Room(0).Room(Path(0)): path \"/a/cdn-cgi/waitingroom/b\" lies under /cdn-cgi/waitingroom, where no endpoint is asked",
+            Box::new(|d| {
+                let path = "/a/cdn-cgi//waitingroom/b";
+                d.rooms[0].routes = vec![Route::new("shop.example.com", path)];
+            }),
+        ),
+        (
             "Room(0).Room(Seats): total_active_users 199 is outside 200..2147483647",
             Box::new(|d| {
                 d.room_profile = RoomProfile::Cloudflare;
@@ -483,6 +490,7 @@ fn each_rule_of_rooms() {
     let small = |draft: &mut Draft| {
         rooms(draft);
         (draft.rooms[0].seats_max, draft.rooms[0].per_minute_max) = (0, 2_147_483_647);
+        draft.rooms[0].routes = vec![Route::new("shop.example.com", "/cdn-cgi/waitingrooms")];
         draft.rooms[1].routes = vec![Route::new("*", "/")];
         draft.rooms[1].zone = String::new();
     };
