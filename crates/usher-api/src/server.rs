@@ -33,6 +33,7 @@ use usher_core::region::Place;
 use usher_core::request::{self, Headers};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
+use usher_rooms::route::Ambiguous;
 use usher_store::Stamp;
 
 use crate::access::Access;
@@ -168,7 +169,7 @@ impl Surroundings for View {
         self.around.pins(headers)
     }
 
-    fn room(&self, request: &request::Request<'_>) -> Option<RoomSays> {
+    fn room(&self, request: &request::Request<'_>) -> Result<Option<RoomSays>, Ambiguous> {
         self.around.room(request)
     }
 }

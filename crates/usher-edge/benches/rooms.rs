@@ -132,7 +132,7 @@ fn figure(name: &str, rooms: &Rooms, host: &str, cookie: &str) {
     };
     let mut presence = Presence::new();
     let mut once = || {
-        let Some(room) = rooms.owner_of(request.host, request.uri) else {
+        let Ok(Some(room)) = rooms.owner_of(request.host, request.uri) else {
             return;
         };
         let look = room.door.look(&request, false);

@@ -33,6 +33,7 @@ use usher_core::time::Mono;
 use usher_edge::geo::Places;
 use usher_edge::http::{Book, FrontMetrics, Ledger, Plane};
 use usher_edge::seal::Keys;
+use usher_rooms::route::Ambiguous;
 
 use crate::attempts::Attempts;
 use crate::pins::Presented;
@@ -215,7 +216,7 @@ impl Surroundings for Around {
         })
     }
 
-    fn room(&self, request: &Request<'_>) -> Option<RoomSays> {
+    fn room(&self, request: &Request<'_>) -> Result<Option<RoomSays>, Ambiguous> {
         rooms::ask(&self.plane.rooms(), request)
     }
 }

@@ -15,6 +15,7 @@ use usher_edge::http::rooms::Rooms;
 use usher_edge::seal::Keys;
 use usher_node::pins::{Presented, known_keys};
 use usher_node::rooms;
+use usher_rooms::route::Ambiguous;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -169,7 +170,7 @@ impl Surroundings for Around {
         })
     }
 
-    fn room(&self, request: &Request<'_>) -> Option<RoomSays> {
+    fn room(&self, request: &Request<'_>) -> Result<Option<RoomSays>, Ambiguous> {
         rooms::ask(&self.rooms, request)
     }
 }

@@ -15,6 +15,7 @@ use usher_core::region::Place;
 use usher_core::request::{Headers, Request};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::Mono;
+use usher_rooms::route::Ambiguous;
 use usher_store::Kind;
 
 use super::Call;
@@ -159,7 +160,7 @@ impl Surroundings for Nobody {
         Box::new(NoPins)
     }
 
-    fn room(&self, _request: &Request<'_>) -> Option<RoomSays> {
-        None
+    fn room(&self, _request: &Request<'_>) -> Result<Option<RoomSays>, Ambiguous> {
+        Ok(None)
     }
 }

@@ -20,6 +20,7 @@ use usher_core::request::{Headers, Location, Request, Scheme};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
 use usher_rooms::door::{Fate, Foretold};
+use usher_rooms::route::Ambiguous;
 
 use super::places::token;
 use super::reader::{Fault, nearest};
@@ -43,7 +44,10 @@ pub trait Surroundings: Counts {
     fn pins<'a>(&'a self, headers: &'a dyn Headers) -> Box<dyn Pins + 'a>;
 
     /// What the waiting room that owns the request would say of it, if one does.
-    fn room(&self, request: &Request<'_>) -> Option<RoomSays>;
+    ///
+    /// # Errors
+    /// By how its path is read, it is one room's or another's.
+    fn room(&self, request: &Request<'_>) -> Result<Option<RoomSays>, Ambiguous>;
 }
 
 /// What a waiting room would say of a request.
@@ -197,7 +201,9 @@ impl Question {
         let snapshot = assumed.map_err(|fault| vec![wrong("/assume", fault.to_string())])?;
         let draw = self.seed.unwrap_or(draw);
         if matches!(&*self.method, "CONNECT" | "TRACE") {
-            return Ok(self.no_method(&snapshot, draw));
+            let text = format!("{} is refused, whatever it asks for", self.method);
+            let steps = json!([{"step": "method", "text": text}]);
+            return Ok(refused(405, "method-not-allowed", steps, &snapshot, draw));
         }
         let time = wall();
         let (location, whence) = self.location(&snapshot, around);
@@ -216,14 +222,28 @@ impl Question {
         let whence = json!({"step": "location", "text": whence});
         // A visitor who is to come back over HTTPS is told so first.
         let stays = self.scheme == Scheme::Https || !snapshot.redirects(&self.host);
-        let room = stays.then(|| around.room(&request)).flatten();
-        if let Some(says) = room.as_ref().filter(|says| says.keeps_out()) {
-            let mut answer = outside(says, whence, &snapshot, draw);
+        let room = match stays {
+            true => around.room(&request),
+            false => Ok(None),
+        };
+        let kept_out = match &room {
+            Ok(Some(says)) if says.keeps_out() => {
+                Some(outside(says, whence.clone(), &snapshot, draw))
+            }
+            Ok(_) => None,
+            Err(ambiguous) => {
+                let step = json!({"step": "room", "text": ambiguous.to_string()});
+                let steps = json!([whence, step]);
+                Some(refused(400, Ambiguous::WORD, steps, &snapshot, draw))
+            }
+        };
+        if let Some(mut answer) = kept_out {
             let balancer = snapshot.balancer_for(&self.host);
             let name = balancer.map(|balancer| &snapshot.catalog().balancer(balancer).name);
             answer["load_balancer"] = json!(name);
             return Ok(answer);
         }
+        let room = room.ok().flatten();
         let pins = Found(around.pins(&self.headers));
         let (decision, trace) = snapshot.explain(&request, around, &pins, now);
         let mut answer = outcome(&decision, &snapshot);
@@ -277,18 +297,6 @@ impl Question {
         answer["seed"] = json!(draw);
         answer["revision"] = json!(snapshot.revision());
         Ok(answer)
-    }
-
-    /// What the front answers before it asks where to send a request.
-    fn no_method(&self, snapshot: &Snapshot, draw: u64) -> Value {
-        let text = format!("{} is refused, whatever it asks for", self.method);
-        json!({
-            "outcome": "refuse", "status": 405, "reason": "method-not-allowed",
-            "load_balancer": null, "pool": null, "fallback": false, "endpoint": null, "retry": null,
-            "session": null, "room": null, "pools": [], "endpoints": [],
-            "steps": [{"step": "method", "text": text}],
-            "seed": draw, "revision": snapshot.revision(),
-        })
     }
 
     /// Where the request is taken to be, and who says so.
@@ -354,6 +362,17 @@ impl RoomSays {
         let text = format!("waiting room {}: {what}{place}: {why}", self.name);
         json!({"step": "room", "text": text})
     }
+}
+
+/// What the front refuses before it asks where to send a request.
+fn refused(status: u16, reason: &str, steps: Value, snapshot: &Snapshot, draw: u64) -> Value {
+    json!({
+        "outcome": "refuse", "status": status, "reason": reason,
+        "load_balancer": null, "pool": null, "fallback": false, "endpoint": null, "retry": null,
+        "session": null, "room": null, "pools": [], "endpoints": [],
+        "steps": steps,
+        "seed": draw, "revision": snapshot.revision(),
+    })
 }
 
 /// What is told of a request that no endpoint sees, because a waiting room keeps it out.

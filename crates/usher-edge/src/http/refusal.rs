@@ -8,6 +8,8 @@
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
+use usher_rooms::route::Ambiguous;
+
 use super::forward::RequestId;
 
 /// Whose fault a failed exchange was.
@@ -29,6 +31,8 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// The path can be read in two ways that belong to different waiting rooms.
+    pub const AMBIGUOUS_PATH: Failure = Failure::new(400, Ambiguous::WORD);
     /// No load balancer has this host, or it is disabled.
     pub const UNKNOWN_HOST: Failure = Failure::new(404, "unknown-host");
     /// CONNECT or TRACE.

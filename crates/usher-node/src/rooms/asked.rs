@@ -11,6 +11,7 @@ use usher_edge::http::rooms::Rooms;
 use usher_edge::seal::Keys;
 use usher_rooms::clock::Clock;
 use usher_rooms::owner::Post;
+use usher_rooms::route::Ambiguous;
 
 use super::keeper::Placed;
 use super::make::{Seals, of_front, wanted};
@@ -33,9 +34,13 @@ pub fn presumed(catalog: &Catalog, keys: Option<Keys>) -> Rooms {
 }
 
 /// What the room that owns `request` would say; `None` where none does.
-#[must_use]
-pub fn ask(rooms: &Rooms, request: &Request<'_>) -> Option<RoomSays> {
-    let room = rooms.owner_of(request.host, request.uri)?;
+///
+/// # Errors
+/// By how its path is read, it is one room's or another's.
+pub fn ask(rooms: &Rooms, request: &Request<'_>) -> Result<Option<RoomSays>, Ambiguous> {
+    let Some(room) = rooms.owner_of(request.host, request.uri)? else {
+        return Ok(None);
+    };
     let location = &request.location;
     let facts = Facts {
         balancer: "",
@@ -53,9 +58,9 @@ pub fn ask(rooms: &Rooms, request: &Request<'_>) -> Option<RoomSays> {
             time: request.time,
         }),
     };
-    Some(RoomSays {
+    Ok(Some(RoomSays {
         name: room.name.clone(),
         status: room.status,
         foretold: room.door.foretell(request, &facts),
-    })
+    }))
 }

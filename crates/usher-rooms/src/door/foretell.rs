@@ -63,8 +63,7 @@ impl Door {
         if bulletin.settings.suspended {
             return told(Fate::Untouched, "it is suspended".to_owned());
         }
-        let rule = self.bypass.iter().position(|rule| rule.matches(facts));
-        if let Some(place) = rule {
+        if let Some(place) = self.rule(facts) {
             let why = format!("rule {} (of those enabled) lets it pass", place + 1);
             return told(Fate::Bypassed, why);
         }

@@ -16,6 +16,7 @@
 mod foretell;
 mod kind;
 mod presence;
+mod rule;
 
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub struct Door {
     pub post: Post,
     /// Its time.
     pub clock: Clock,
-    /// Requests that one of these holds for are not the room's matter.
+    /// Requests that one of these holds for, however their path is read, are not the room's matter.
     pub bypass: Vec<Condition>,
     /// What happens without an owner.
     pub on_failure: OnStoreFailure,
@@ -182,11 +183,17 @@ impl Door {
         if bulletin.settings.suspended {
             return Step::Now(Outcome::Bypass(Bypass::Suspended).unseen());
         }
-        if facts.is_some_and(|facts| self.bypass.iter().any(|rule| rule.matches(facts))) {
+        if facts.is_some_and(|facts| self.rule(facts).is_some()) {
             return Step::Now(Outcome::Bypass(Bypass::Rule).unseen());
         }
         let found = self.jar.open(request.headers);
         self.decide_with(&bulletin, found, kind, presence, fresh)
+    }
+
+    /// The first rule that lets it pass.
+    fn rule(&self, facts: &Facts<'_>) -> Option<usize> {
+        let mut rules = self.bypass.iter();
+        rules.position(|rule| rule::lets_pass(rule, facts))
     }
 
     fn decide_with(

@@ -298,8 +298,11 @@ fn rules_and_the_endpoint_have_their_word() {
 #[test]
 fn explain_says_what_a_room_would_say_and_why() {
     let endpoint = Endpoint::named("a");
-    let config = with_room(Config::serving([endpoint.origin("a")]), 1);
-    let rule = json!([{"expression": "http.request.uri.path eq \"/sale/free\""}]);
+    let config = with_room(Config::serving([endpoint.origin("a")]), 1).set(
+        &["waiting_rooms", "other"],
+        json!({"host": HOST, "path": "/other", "total_active_users": 1, "new_users_per_minute": 1}),
+    );
+    let rule = json!([{"expression": "starts_with(http.request.uri.path, \"/sale/free\")"}]);
     let usher = Usher::start(&set(&config, "rules", rule));
     let url = |path: &str| format!("http://{HOST}{path}");
     let explain = |path: &str, cookie: Option<&str>| {
@@ -344,6 +347,24 @@ fn explain_says_what_a_room_would_say_and_why() {
         (&json!("bypass"), &json!("bypassed"))
     );
     assert_eq!(told["endpoint"]["name"], "a");
+    // The rule holds for what was sent, and not for what an endpoint may make of it.
+    for path in ["/sale/free%2F..%2Fx", "/sale%2Fx"] {
+        let told = explain(path, None);
+        assert_eq!(
+            (&told["outcome"], &told["room"]["name"]),
+            (&json!("wait"), &json!("sale")),
+            "{path}"
+        );
+    }
+    let told = explain("/sale/..%2Fother", None);
+    assert_eq!(
+        (&told["outcome"], &told["status"], &told["reason"]),
+        (&json!("refuse"), &json!(400), &json!("ambiguous-path"))
+    );
+    assert_eq!(
+        (&told["load_balancer"], &told["room"]),
+        (&json!(HOST), &Value::Null)
+    );
     let told = explain("/elsewhere", None);
     assert_eq!(
         (&told["outcome"], &told["room"]),

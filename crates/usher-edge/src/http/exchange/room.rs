@@ -21,6 +21,7 @@ use usher_rooms::words::Language;
 
 use super::{End, Exchange, HTTP2, Lines};
 use crate::http::client::{Client, ClientFault, RequestFields};
+use crate::http::refusal::Failure;
 use crate::http::rooms::answer::{Asker, Reply, beside};
 use crate::http::rooms::path::{Call, Found, Own};
 use crate::http::rooms::visit::Visit;
@@ -59,6 +60,7 @@ impl<'a, C: Client, F: RequestFields> Exchange<'a, C, F> {
             Found::Room(room) => self.enter(room).await,
             // Boxed: it would set the size of every connection.
             Found::Own(own) => Some(Box::pin(self.own(&own)).await),
+            Found::Ambiguous => Some(Box::pin(self.refuse(Failure::AMBIGUOUS_PATH)).await),
         }
     }
 

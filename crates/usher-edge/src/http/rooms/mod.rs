@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use usher_core::id::Id;
 use usher_rooms::door::Door;
-use usher_rooms::route::{PrefixMatch, Routes};
+use usher_rooms::route::{Ambiguous, PrefixMatch, Routes};
 use usher_rooms::template::Template;
 use usher_rooms::words::Language;
 
@@ -43,6 +43,15 @@ pub struct Room {
     /// Whether visitors may keep a stream of their state open.
     pub status_stream: bool,
 }
+
+/// A room is the one of its id.
+impl PartialEq for Room {
+    fn eq(&self, other: &Room) -> bool {
+        self.door.room == other.door.room
+    }
+}
+
+impl Eq for Room {}
 
 /// What a waiting visitor sees.
 #[derive(Debug)]
@@ -89,8 +98,10 @@ impl Rooms {
     }
 
     /// Whose request it is: [`Routes::owner_of`].
-    #[must_use]
-    pub fn owner_of(&self, host: &str, uri: &str) -> Option<&Arc<Room>> {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn owner_of(&self, host: &str, uri: &str) -> Result<Option<&Arc<Room>>, Ambiguous> {
         self.routes.owner_of(host, uri)
     }
 

@@ -4,11 +4,10 @@
 //! the cookie nowhere else; whoever carries the cookie by itself may ask at the root. What lies
 //! there is never an endpoint's, so no path leads around a room.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use usher_core::id::Id;
-use usher_rooms::route::{normal, path_of};
+use usher_rooms::route::{Ambiguous, Readings, path_of};
 use usher_rooms::words::Language;
 
 use super::{Room, Rooms};
@@ -25,6 +24,8 @@ pub(crate) enum Found<'a> {
     Room(&'a Arc<Room>),
     /// Ours.
     Own(Own<'a>),
+    /// One room's or another's, by how its path is read.
+    Ambiguous,
 }
 
 /// A request to one of our paths.
@@ -74,13 +75,16 @@ impl Call {
 impl Rooms {
     /// Whose the request to `uri` on `host` is.
     pub(crate) fn find(&self, host: &str, uri: &str) -> Found<'_> {
-        let path: Cow<'_, str> = normal(path_of(uri));
+        let readings = Readings::of(path_of(uri));
+        let path = readings.normal();
         if let Some(at) = memchr::memmem::find(path.as_bytes(), OWN.as_bytes()) {
             let (below, word) = (&path[..at], &path[at + OWN.len()..]);
             return Found::Own(self.own(host, below, word, uri));
         }
-        let owner = self.routes.owner_of_path(host, &path);
-        owner.map_or(Found::Nobody, Found::Room)
+        match self.routes.owner_of_readings(host, &readings) {
+            Ok(owner) => owner.map_or(Found::Nobody, Found::Room),
+            Err(Ambiguous) => Found::Ambiguous,
+        }
     }
 
     fn own(&self, host: &str, below: &str, word: &str, uri: &str) -> Own<'_> {

@@ -2,4 +2,5 @@
 
 mod house;
 mod own;
+mod paths;
 mod visits;
