@@ -257,6 +257,17 @@ pub(crate) fn envelope(result: &str, messages: &[Value], info: Option<&Value>) -
     format!(r#"{{"success":true,"errors":[],"messages":{messages},"result":{result}{info}}}"#)
 }
 
+/// An envelope as [`envelope`] made it, with one more message.
+pub(crate) fn noted(envelope: &str, message: &str) -> String {
+    const BEFORE: &str = r#"{"success":true,"errors":[],"messages":["#;
+    let Some(rest) = envelope.strip_prefix(BEFORE) else {
+        return envelope.to_owned();
+    };
+    let message = json!({"code": NOTE, "message": message});
+    let comma = if rest.starts_with(']') { "" } else { "," };
+    format!("{BEFORE}{message}{comma}{rest}")
+}
+
 /// A whole answer, 200.
 pub(crate) fn ok(envelope: String) -> Response {
     answer(StatusCode::OK, envelope)

@@ -34,7 +34,7 @@ use usher_core::request::{self, Headers};
 use usher_core::snapshot::{Counts, Snapshot};
 use usher_core::time::{Mono, Wall};
 use usher_rooms::route::Ambiguous;
-use usher_store::Stamp;
+use usher_store::{Revision, Stamp};
 
 use crate::access::Access;
 use crate::dashboard::{self, Dashboard};
@@ -100,12 +100,17 @@ pub trait Control: Send + Sync + 'static {
     fn room(&self, room: Id) -> Option<RoomStatus>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
+    /// Waits, a bounded time, until what the store kept at this revision decides on this node.
+    fn in_force(&self, revision: Revision) -> InForce;
     /// The people who are signed in to the dashboard.
     fn sign_ins(&self) -> Arc<SignIns>;
 }
 
 /// What became of a message.
 pub type Posted = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Whether it does.
+pub type InForce = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// How the last messages to a destination went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -13,9 +13,10 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use usher_api::access::Access;
 use usher_api::server::{
-    Answers, Attempt, Control, Delivered, Figures, Posted, Probed, SignIns, View,
+    Answers, Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View,
 };
 use usher_api::wire::explain::{RoomSays, Surroundings};
 use usher_api::wire::rooms::RoomStatus;
@@ -34,12 +35,16 @@ use usher_edge::geo::Places;
 use usher_edge::http::{Book, FrontMetrics, Ledger, Plane};
 use usher_edge::seal::Keys;
 use usher_rooms::route::Ambiguous;
+use usher_store::Revision;
 
 use crate::attempts::Attempts;
 use crate::pins::Presented;
 use crate::probes::Probes;
 use crate::rooms::{self, RoomMetrics, Standing};
 use crate::webhooks::Webhooks;
+
+/// Longest wait until a change is in force: traffic is decided anew 20 times a second.
+const IN_FORCE_MAX: Duration = Duration::from_secs(2);
 
 /// The node as the API sees it.
 pub(crate) struct Shared {
@@ -52,6 +57,7 @@ pub(crate) struct Shared {
     attempts: Attempts,
     webhooks: Arc<Webhooks>,
     ready: watch::Receiver<bool>,
+    in_force: watch::Receiver<Revision>,
     stopping: AtomicBool,
     reloads: Arc<Reloads>,
     sessions: Arc<Sessions>,
@@ -83,6 +89,7 @@ impl Shared {
         desired: Arc<ArcSwap<Desired>>,
         services: Services,
         ready: watch::Receiver<bool>,
+        in_force: watch::Receiver<Revision>,
     ) -> Arc<Shared> {
         let reloads = Arc::new(Reloads::default());
         let sessions = Arc::new(Sessions::new(Arc::clone(&plane)));
@@ -105,6 +112,7 @@ impl Shared {
             probes: services.probes,
             webhooks: services.webhooks,
             ready,
+            in_force,
             stopping: AtomicBool::new(false),
             reloads,
             sessions,
@@ -303,6 +311,15 @@ impl Control for Shared {
 
     fn posts_privately(&self) -> bool {
         self.webhooks.allows_private()
+    }
+
+    fn in_force(&self, revision: Revision) -> InForce {
+        let mut in_force = self.in_force.clone();
+        Box::pin(async move {
+            let reached = in_force.wait_for(|reached| *reached >= revision);
+            // A node that ends puts nothing in force any more.
+            matches!(timeout(IN_FORCE_MAX, reached).await, Ok(Ok(_)))
+        })
     }
 
     fn sign_ins(&self) -> Arc<SignIns> {

@@ -37,7 +37,7 @@ use usher_edge::resolve::{self, Addresses, Lookup};
 use usher_edge::seal::Keys;
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair, TrustProfile};
 use usher_rooms::journal::JournalFault;
-use usher_store::StoreError;
+use usher_store::{Revision, StoreError};
 
 use crate::control::{Services, Shared};
 use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
@@ -137,6 +137,8 @@ pub struct Node {
     wanted: Wanted,
     rooms: Keeper,
     seals: Seals,
+    /// What of the store traffic is decided by.
+    in_force: watch::Sender<Revision>,
     /// The profiles whose files have been read.
     trusted: BTreeSet<TrustProfile>,
     listeners: Listeners,
@@ -193,6 +195,7 @@ impl Node {
         let began = crate::wall();
         let pid_file = pid_file(process.pid_file.as_deref())?;
         let mut wanted = Wanted::open(Arc::clone(&declared), process.store.clone()).await?;
+        let (in_force, reached) = watch::channel(wanted.kept());
         let catalog = wanted.with(&declared).map_err(StartError::Contradiction)?;
         let trusted = trust::profiles(&catalog);
         let desired = Arc::new(ArcSwap::from_pointee(wanted.desired()));
@@ -308,6 +311,7 @@ impl Node {
                 rooms: rooms.watch(),
             },
             ready.clone(),
+            reached,
         );
         let api_open = watch::Sender::new(!follows);
         let api = match &process.api {
@@ -329,6 +333,7 @@ impl Node {
             wanted,
             rooms,
             seals,
+            in_force,
             trusted,
             listeners,
             listening: Vec::new(),
@@ -541,6 +546,13 @@ impl Node {
     /// # Errors
     /// What cannot be read, or contradicts the file. What was in force stays.
     pub async fn refresh(&mut self) -> Result<(), StartError> {
+        self.follow().await?;
+        // Whoever changed it is told now.
+        self.in_force.send_replace(self.wanted.seen());
+        Ok(())
+    }
+
+    async fn follow(&mut self) -> Result<(), StartError> {
         let changed = self.wanted.changed().await;
         let changed = changed.map_err(StartError::Contradiction)?;
         let Some(Changed { catalog, profiles }) = changed else {

@@ -90,6 +90,16 @@ impl Wanted {
         Changes(self.store.as_ref().map(|store| store.watch()))
     }
 
+    /// What is kept, and in the catalog as soon as [`Wanted::with`] or [`Wanted::changed`] made one.
+    pub(crate) fn kept(&self) -> Revision {
+        self.state().revision()
+    }
+
+    /// What of it the last catalog of [`Wanted::changed`] has.
+    pub(crate) fn seen(&self) -> Revision {
+        self.seen
+    }
+
     fn state(&self) -> Arc<State> {
         self.store
             .as_ref()

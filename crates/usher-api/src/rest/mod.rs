@@ -46,11 +46,11 @@ use http::{HeaderMap, Method, Uri};
 use serde_json::{Map, Value};
 use usher_core::catalog::Zone;
 use usher_core::id::Id;
-use usher_store::{Scope, Stamp, State};
+use usher_store::{Revision, Scope, Stamp, State};
 
 pub(crate) use crate::access::Caller;
 use crate::access::Product;
-use crate::envelope::{ApiError, envelope, ok};
+use crate::envelope::{ApiError, envelope, noted, ok};
 use crate::server::{BODY_MAX, Control};
 use crate::wire::reader::ACCOUNT;
 use desired::Whole;
@@ -61,6 +61,9 @@ use previews::Previews;
 use rate::Rates;
 use rooms::Drafts;
 pub(crate) use rooms::show_draft;
+
+/// What is said of a change that is kept and not yet in force.
+const LATE: &str = "kept, and not yet in force on this node: usher status and the log say why";
 
 /// What an answer will be.
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
@@ -141,6 +144,8 @@ pub(crate) enum Reply {
     Result(String, Vec<Value>, Option<Value>),
     /// The whole envelope, as it was made when the change was.
     Envelope(String),
+    /// The same of a change that is kept, and the revision that it made.
+    Kept(String, Revision),
     /// JSON without an envelope.
     Bare(String),
 }
@@ -236,6 +241,14 @@ impl App {
                 ok(envelope(&result, &messages, info.as_ref()))
             }
             Reply::Envelope(text) | Reply::Bare(text) => ok(text),
+            // Whoever opens or closes a room counts on the very next visitor.
+            Reply::Kept(text, revision) if route.needs == Needs::Edit(Product::WaitingRooms) => {
+                match self.control.in_force(revision).await {
+                    true => ok(text),
+                    false => ok(noted(&text, LATE)),
+                }
+            }
+            Reply::Kept(text, _) => ok(text),
         })
     }
 

@@ -140,7 +140,7 @@ pub(crate) async fn keep_in(
     check: impl FnOnce(&State) -> Result<Change, ApiError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
     match store.change(intent, check).await {
-        Ok(written) => Ok(Reply::Envelope(written.answer)),
+        Ok(written) => Ok(Reply::Kept(written.answer, written.revision)),
         Err(ChangeError::Refused(refusal)) => Err(refusal),
         Err(ChangeError::Conflict(conflict)) => Err(conflict.into()),
         Err(ChangeError::Store(error)) => Err(ApiError::Store(error)),

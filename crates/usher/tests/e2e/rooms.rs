@@ -394,6 +394,57 @@ fn explain_says_what_a_room_would_say_and_why() {
 }
 
 #[test]
+fn the_very_next_request_meets_what_the_api_has_answered() {
+    let endpoint = Endpoint::named("a");
+    let config = Config::serving([endpoint.origin("a")])
+        .set(&["store"], json!({"url": "sqlite:var/usher.db"}));
+    let usher = Usher::start(&config);
+    let zones = result(&usher.api_get("/client/v4/zones"));
+    let rooms = format!(
+        "/client/v4/zones/{}/waiting_rooms",
+        zones[0]["id"].as_str().unwrap()
+    );
+    let mut front = usher.connect();
+    let change = |method: &str, path: &str, body: &Value| {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
+            crate::support::config::TOKEN
+        );
+        let told = usher.api(&head, &body.to_string());
+        assert!(!told.text().contains("not yet in force"), "{told:?}");
+        result(&told)
+    };
+    let mut passes = |path: &str| Visitor::new().send(&mut front, "GET", path, "").text() == "a";
+    for round in 0..20 {
+        let path = format!("/sale{round}");
+        assert!(passes(&path));
+        let made = change(
+            "POST",
+            &rooms,
+            &json!({
+                "name": format!("sale{round}"), "host": HOST, "path": path,
+                "total_active_users": 1, "new_users_per_minute": 1, "queue_all": true,
+            }),
+        );
+        assert!(!passes(&path), "created, {round}");
+        let room = format!("{rooms}/{}", made["id"].as_str().unwrap());
+        if round % 4 == 0 {
+            change("PATCH", &room, &json!({"suspended": true}));
+            assert!(passes(&path), "suspended, {round}");
+            change("PATCH", &room, &json!({"suspended": false}));
+            assert!(!passes(&path), "no more, {round}");
+            let rule = json!({"expression": "true", "action": "bypass_waiting_room"});
+            change("POST", &format!("{room}/rules"), &rule);
+            assert!(passes(&path), "bypassed, {round}");
+            change("PUT", &format!("{room}/rules"), &json!([]));
+            assert!(!passes(&path), "no more, {round}");
+            change("DELETE", &room, &Value::Null);
+            assert!(passes(&path), "deleted, {round}");
+        }
+    }
+}
+
+#[test]
 fn the_api_s_rooms_are_in_force_at_once() {
     let endpoint = Endpoint::named("a");
     let config = Config::serving([endpoint.origin("a")])

@@ -12,19 +12,22 @@ use usher_core::catalog::{Address, Draft, Node};
 use usher_core::id::Kind as IdKind;
 use usher_core::probe::ProbeResult;
 use usher_core::time::Mono;
-use usher_store::{Place, Retention};
+use usher_store::{Place, Retention, Revision};
 
 use super::*;
 use crate::access::{Access, Permission, Secret, Token};
 use crate::rest::{App, Declared, Desired, Letter};
-use crate::server::{Attempt, Control, Delivered, Figures, Posted, Probed, SignIns, View};
+use crate::server::{Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View};
 use crate::wire::reader::declared;
 use crate::wire::rooms::RoomStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 struct Here {
     desired: Arc<Desired>,
     access: Arc<Access>,
+    /// Whether what is kept comes into force in time.
+    in_time: Arc<AtomicBool>,
 }
 
 impl Control for Here {
@@ -77,6 +80,10 @@ impl Control for Here {
     fn posts_privately(&self) -> bool {
         false
     }
+    fn in_force(&self, _: Revision) -> InForce {
+        let in_time = self.in_time.load(Ordering::Relaxed);
+        Box::pin(async move { in_time })
+    }
     fn sign_ins(&self) -> Arc<SignIns> {
         Arc::default()
     }
@@ -98,6 +105,7 @@ impl Control for Here {
 struct Api {
     app: Arc<App>,
     zone: String,
+    in_time: Arc<AtomicBool>,
     _folder: TempDir,
 }
 
@@ -116,15 +124,18 @@ impl Api {
             permissions: vec![Permission::Admin],
             accounts: Vec::new(),
         };
+        let in_time = Arc::new(AtomicBool::new(true));
         let control = Here {
             desired: Arc::new(desired),
             access: Arc::new(Access::new(&[token])),
+            in_time: Arc::clone(&in_time),
         };
         let mut app = App::new(Arc::new(control));
         app.routes = super::routes();
         Api {
             app: Arc::new(app),
             zone: declared(IdKind::Zone, "example.com").to_string(),
+            in_time,
             _folder: folder,
         }
     }
@@ -741,5 +752,33 @@ async fn a_preview_shows_a_page_before_anybody_waits() {
     assert_eq!(told["errors"].as_array().map(Vec::len), Some(1), "{told}");
     for nobody in ["00000000-0000-0000-0000-000000000000", "x", ""] {
         assert_eq!(api.look(&format!("/preview/{nobody}")).await.0, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_in_force_in_time_says_so() {
+    let api = Api::new().await;
+    let body = json!({"name": "sale", "host": "example.com", "total_active_users": 200, "new_users_per_minute": 200});
+    let path = "/zones/{z}/waiting_rooms";
+    let (_, told) = api.ask("POST", path, &body.to_string()).await;
+    assert_eq!(told["messages"], json!([]));
+    let id = told["result"]["id"].as_str().expect("an id");
+    api.in_time.store(false, Ordering::Relaxed);
+    let rules = format!("{path}/{id}/rules");
+    let rule = json!({"expression": "ssl", "action": "bypass_waiting_room"});
+    let room = format!("{path}/{id}");
+    // Twice, so that the word stands alone and beside another one.
+    let cookie = json!({"cookie_suffix": "x"});
+    for (method, path, body, words) in [
+        ("POST", &rules, &rule, 1),
+        ("PATCH", &room, &cookie, 2),
+        ("DELETE", &room, &Value::Null, 1),
+    ] {
+        let (status, told) = api.ask(method, path, &text_of(body)).await;
+        assert_eq!((status, &told["success"]), (200, &json!(true)), "{told}");
+        let messages = told["messages"].as_array().expect("a list");
+        assert_eq!(messages.len(), words, "{told}");
+        let late = messages[0]["message"].as_str().expect("a text");
+        assert!(late.starts_with("kept, and not yet in force"), "{late}");
     }
 }
