@@ -81,6 +81,42 @@ async fn seats_and_places_outlive_an_owner_that_closes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn seats_of_which_the_journal_lost_all_come_back_with_their_cookies() {
+    let folder = tempfile::tempdir().expect("folder");
+    let live = Live::take(folder.path()).expect("free");
+    let (post, clock) = start(Found::open(&live, ROOM).expect("files"));
+    let mut known = Vec::new();
+    for visitor in 1..=u128::from(SEATS) {
+        let given = seat(&ask(&post, visitor, None).await);
+        let id = Visitor::from_u128(visitor);
+        known.push(Claims::seated(id, &given, None, clock.now()));
+    }
+    post.close().await;
+    let path = live.of_room(ROOM).join("1.log");
+    let bytes = std::fs::read(&path).expect("written");
+    // What is left is the head, and a piece of the first commit.
+    std::fs::write(&path, &bytes[..60]).expect("cut");
+
+    let found = Found::open(&live, ROOM).expect("files");
+    let told = found.torn().expect("told").to_string();
+    assert!(
+        told.contains("1.log: the last 7 bytes do not read"),
+        "{told}"
+    );
+    let (post, _) = start(found);
+    for claims in known {
+        seat(&ask(&post, claims.visitor.as_u128(), Some(claims)).await);
+    }
+    place(&ask(&post, 100, None).await);
+    post.close().await;
+    let found = Found::open(&live, ROOM).expect("files");
+    assert!(found.torn().is_none());
+    let (post, _) = start(found);
+    assert_eq!(post.bulletin().summary.counts.seated, SEATS);
+    post.close().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_thousand_at_one_instant_get_no_seat_too_many() {
     for kept in [true, false] {
         let folder = tempfile::tempdir().expect("folder");

@@ -180,6 +180,9 @@ pub enum Command<'a> {
         /// For how long before the stop records may be missing, ms. 0 when only the process died
         /// and the records are known to be whole: then no seat is kept beyond its time.
         tail_ms: u64,
+        /// The end of the journal does not read, so records may be missing that somebody was told
+        /// of: the watermark does not bound them.
+        torn: bool,
     },
 }
 

@@ -3,7 +3,9 @@
 //! A journal allows for admissions before they happen, so that none has to wait for the disk. After
 //! a crash the ones allowed for and not found are ghosts: seats that somebody may hold. A cookie
 //! from the lost stretch of history takes one over; the others are kept free for as long as such a
-//! cookie could be good. Presence is not in the journal at all: whoever was in line then is taken
+//! cookie could be good. Where the end of the journal was damaged, ghosts do not count what is lost:
+//! then each such cookie is a seat, also one too many, and newcomers wait until there is room again.
+//! Presence is not in the journal at all: whoever was in line then is taken
 //! for heard of at the end of the down time.
 
 use super::room::{ALIVE_EVERY_MS, Room, Step};
@@ -171,6 +173,12 @@ impl Room {
         self.lost.iter().any(|lost| lost.covers(claims.stamp))
     }
 
+    /// Whether it was sealed in one of which nobody knows how many were let in, and its seat was not
+    /// ended since.
+    fn has_torn(&self, claims: &Claims) -> bool {
+        self.torn == Some(claims.stamp.epoch) && !self.left.contains_key(&claims.visitor)
+    }
+
     /// Whether this cookie proves that a seat had ended before the history that is left says so.
     pub(super) fn disproves(&self, claims: &Claims) -> bool {
         claims.standing == Standing::Waiting && self.has_lost(claims)
@@ -179,12 +187,13 @@ impl Room {
 
 impl Step<'_> {
     /// Before anything is tidied: nobody could check in.
-    pub(super) fn recover(&mut self, admitted_max: u64, tail_ms: u64) -> Answer {
+    pub(super) fn recover(&mut self, admitted_max: u64, tail_ms: u64, torn: bool) -> Answer {
         let stopped = self.room.clock;
         let ghosts = admitted_max.saturating_sub(self.room.admitted);
         let loss = ghosts > 0 || tail_ms > 0;
         // The latest moment of which a record may be missing.
         let tail = stopped.saturating_add(tail_ms + 2 * ALIVE_EVERY_MS);
+        self.room.torn = (torn && loss).then_some(self.room.stamp.epoch);
         self.emit(Change::Recovered {
             ghosts,
             until: if loss {
@@ -208,7 +217,10 @@ impl Step<'_> {
     pub(super) fn remember(&mut self, visitor: Visitor, claims: Option<&Claims>) -> Option<Answer> {
         let claims = claims.filter(|claims| self.room.has_lost(claims))?;
         match claims.standing {
-            Standing::Active if self.room.ghosts > 0 && self.now < claims.lease_until => {
+            Standing::Active
+                if (self.room.ghosts > 0 || self.room.has_torn(claims))
+                    && self.now < claims.lease_until =>
+            {
                 Some(self.seat(visitor, Entry::Remembered))
             }
             Standing::Waiting

@@ -57,6 +57,8 @@ pub struct Room {
     pub(super) lost: Vec<Lost>,
     /// Whose seats were ended before their time, and until when their cookies look good, ms.
     pub(super) left: BTreeMap<Visitor, u64>,
+    /// The epoch whose end a damaged journal has lost. Known to the process that found it so.
+    pub(super) torn: Option<u64>,
     /// Only for estimates: not part of the state that a replay restores.
     pub(super) rates: Rates,
 }
@@ -112,7 +114,8 @@ impl Room {
             Command::Recover {
                 admitted_max,
                 tail_ms,
-            } => step.recover(admitted_max, tail_ms),
+                torn,
+            } => step.recover(admitted_max, tail_ms, torn),
         }
     }
 
@@ -133,11 +136,11 @@ impl Room {
                 until,
                 fixed,
             } => {
-                if !matches!(how, Entry::Remembered) {
+                if matches!(how, Entry::Remembered) && self.ghosts > 0 {
+                    self.ghosts -= 1;
+                } else {
                     self.admitted += 1;
                     self.window.add(now, 1);
-                } else {
-                    self.ghosts = self.ghosts.saturating_sub(1);
                 }
                 if matches!(how, Entry::Direct) {
                     self.pace(now);

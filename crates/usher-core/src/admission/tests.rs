@@ -459,6 +459,11 @@ fn an_old_copy_of_a_cookie_is_noticed() {
 
 /// A room with two seats, of which the journal lost what came after the first visitor.
 fn crash(tail_ms: u64) -> (Story, Claims, Claims) {
+    crash_of(2, tail_ms, false)
+}
+
+/// The same with a journal that had allowed for so many admissions, and whose end may be damaged.
+fn crash_of(admitted_max: u64, tail_ms: u64, torn: bool) -> (Story, Claims, Claims) {
     let mut story = seats(2);
     story.enters(1);
     let kept = story.effects.len();
@@ -474,8 +479,9 @@ fn crash(tail_ms: u64) -> (Story, Claims, Claims) {
     }
     after.later(5_000);
     after.step(Command::Recover {
-        admitted_max: 2,
+        admitted_max,
         tail_ms,
+        torn,
     });
     (after, second, third)
 }
@@ -505,6 +511,46 @@ fn a_lost_admission_is_a_ghost_until_its_cookie_comes() {
         matches!(story.asks_with(&forged), Answer::Wait(_)),
         "no ghost is left"
     );
+}
+
+#[test]
+fn behind_a_torn_end_every_cookie_is_a_seat() {
+    // The watermark is lost with the rest, so there is no ghost.
+    let (mut story, second, _) = crash_of(1, 1_000, false);
+    assert_eq!(story.room.counts().ghosts, 0);
+    assert!(matches!(story.asks_with(&second), Answer::Forward(seat) if seat.how == Entry::Direct));
+    for beside in [false, true] {
+        let (mut story, second, third) = crash_of(1, 1_000, true);
+        story.enters(4);
+        let told = if beside {
+            story.step(Command::Renew {
+                visitor: second.visitor,
+                claims: Some(&second),
+            })
+        } else {
+            story.asks_with(&second)
+        };
+        let Answer::Forward(seat) = told else {
+            panic!("{told:?} is no seat")
+        };
+        assert_eq!(seat.how, Entry::Remembered);
+        let counts = story.room.counts();
+        assert_eq!((counts.seated, counts.admitted, counts.window), (3, 3, 3));
+        // It is one seat, however often it comes, and one too many is nobody's to have.
+        story.enters(2);
+        let Answer::Wait(place) = story.asks_with(&third) else {
+            panic!("no place")
+        };
+        assert_eq!(place.ticket, third.ticket);
+        story.leaves(4);
+        story.waits(5);
+        assert_eq!(story.room.counts().seated, 2);
+        // A cookie of another history is worth nothing.
+        let mut forged = second;
+        forged.visitor = visitor(9);
+        forged.stamp.epoch = 1;
+        assert!(matches!(story.asks_with(&forged), Answer::Wait(_)));
+    }
 }
 
 #[test]
@@ -570,6 +616,7 @@ fn a_restart_forgives_the_silence() {
     after.step(Command::Recover {
         admitted_max,
         tail_ms: 0,
+        torn: false,
     });
     assert_eq!(after.room.stamp().epoch, 0, "nothing was lost");
     let again: Vec<u64> = (2..10).map(|number| after.waits(number).ticket).collect();
@@ -605,6 +652,7 @@ fn who_came_back_just_before_a_crash_is_there_after_it() {
     after.step(Command::Recover {
         admitted_max,
         tail_ms: 0,
+        torn: false,
     });
     after.leaves(3);
     after.step(Command::Tick);

@@ -248,6 +248,7 @@ impl Thread {
                 }
                 _ = look.tick() => {
                     self.rooms.values_mut().for_each(Room::tell);
+                    self.keep_lock().await;
                     continue;
                 }
             };
@@ -288,6 +289,21 @@ impl Thread {
         let live = blocking(move || Live::take(&folder)).await?;
         self.files = Files::Ours(Arc::new(live));
         Ok(())
+    }
+
+    /// Takes the lock anew if somebody has removed it. Its rooms notice by themselves what they have
+    /// lost, and say so.
+    async fn keep_lock(&mut self) {
+        let Files::Ours(live) = &self.files else {
+            return;
+        };
+        if live.is_removed() {
+            let folder = live.folder().to_owned();
+            // As long as the folder cannot be made, it is tried with each look.
+            if let Ok(live) = blocking(move || Live::take(&folder)).await {
+                self.files = Files::Ours(Arc::new(live));
+            }
+        }
     }
 
     async fn taken(&mut self, live: Result<Live, JournalFault>) {
@@ -366,6 +382,9 @@ impl Thread {
                 return (Owner::None, self.clock);
             }
         };
+        if let Some(torn) = found.torn() {
+            tracing::warn!("waiting room {name}: {torn}");
+        }
         let clock = match found.clock() {
             later if later > self.clock.now() => Clock::start(later),
             _ => self.clock,

@@ -3,6 +3,7 @@
 //! The kernel takes the lock away from a process that dies, so there is no stale one to clean up.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use usher_core::id::Id;
@@ -15,7 +16,7 @@ const LOCK_NAME: &str = "lock";
 #[derive(Debug)]
 pub struct Live {
     folder: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Live {
@@ -49,8 +50,21 @@ impl Live {
     fn new(folder: &Path, lock: File) -> Live {
         Live {
             folder: folder.to_owned(),
-            _lock: lock,
+            lock,
         }
+    }
+
+    /// Whether somebody has removed the lock: another process could have one of its own now.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        // Where the system does not say, it is there.
+        (self.lock.metadata()).is_ok_and(|metadata| metadata.nlink() == 0)
+    }
+
+    /// The folder of all rooms.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The folder of one room.

@@ -4,11 +4,14 @@
 //! is long or old is followed by `8.log`, and a [`Fold`] replays the two files of 7 into
 //! `8.snapshot`, on a thread of its own: the owner of the room is not held up, however many wait, and
 //! every minute shows again that the records say all there is to say. A snapshot comes into being
-//! beside its name and is renamed; only then are the files before it taken away. So at every moment
-//! the newest snapshot, and the logs from its number on, are the room.
+//! beside its name and is renamed, and so does a log with its head; only then are the files before it
+//! taken away. So at every moment the newest snapshot, and the logs from its number on, are the room,
+//! and a log without its head is not what a crash leaves.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -80,12 +83,32 @@ pub struct Log {
     since: Instant,
     /// Whether the end of the file is known. After a write that failed it is not.
     sound: bool,
+    torn: Option<Torn>,
+}
+
+/// The end of a log that did not read and was cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Torn { path, bytes } = self;
+        let path = path.display();
+        write!(
+            f,
+            "room journal {path}: the last {bytes} bytes do not read and are cut off; seats and places that only they told of come back with their cookies"
+        )
+    }
 }
 
 impl Log {
     /// Opens the files in `folder`, which is made if it is not there, and replays them.
     ///
-    /// What a crash tore at the very end is cut off: nobody was told of it.
+    /// What does not read at the very end is cut off, which [`Log::torn`] tells. Where a crash tore
+    /// it nobody was told of it; a disk may lose what somebody was told of, too.
     ///
     /// # Errors
     /// The system refuses, or a file is damaged.
@@ -94,10 +117,7 @@ impl Log {
         room: Id,
         limits: Limits,
     ) -> Result<(Log, S), JournalFault> {
-        fs::create_dir_all(folder).map_err(JournalFault::io(folder, "make the folder"))?;
-        if let Some(parent) = folder.parent() {
-            sync_folder(parent).map_err(JournalFault::io(parent, "sync"))?;
-        }
+        make_folder(folder).map_err(JournalFault::io(folder, "make the folder"))?;
         let files = Files::of(folder)?;
         let base = files.snapshots.last().copied();
         let mut state = S::empty();
@@ -117,10 +137,10 @@ impl Log {
             let torn = place + 1 == logs.len();
             let read = read_log(folder, room, index, next, torn, &mut state)?;
             next = read.next;
-            end = Some((index, read.len));
+            end = Some((index, read));
         }
         let log = match end {
-            Some((index, len)) => Log::resume(folder, room, limits, index, len, next)?,
+            Some((index, read)) => Log::resume(folder, room, limits, index, read)?,
             None => Log::create(folder, room, limits, first, next)
                 .map_err(JournalFault::io(&log_path(folder, first), "make"))?,
         };
@@ -129,16 +149,15 @@ impl Log {
     }
 
     fn create(folder: &Path, room: Id, limits: Limits, index: u64, next: u64) -> io::Result<Log> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(log_path(folder, index))?;
+        let path = log_path(folder, index);
+        let begun = path.with_extension("begun");
+        let mut file = File::create(&begun)?;
         let mut head = Batch::new();
         head.records().extend(head_of(LOG_HEAD, room));
         let bytes = head.frame(next);
         file.write_all(bytes)?;
         file.sync_all()?;
+        fs::rename(&begun, &path)?;
         sync_folder(folder)?;
         Ok(Log {
             folder: folder.to_owned(),
@@ -150,6 +169,7 @@ impl Log {
             next,
             since: Instant::now(),
             sound: true,
+            torn: None,
         })
     }
 
@@ -158,18 +178,12 @@ impl Log {
         room: Id,
         limits: Limits,
         index: u64,
-        len: u64,
-        next: u64,
+        Read { next, len, torn }: Read,
     ) -> Result<Log, JournalFault> {
         let path = log_path(folder, index);
-        if len == 0 {
-            // Not even its head came to be.
-            return Log::create(folder, room, limits, index, next)
-                .map_err(JournalFault::io(&path, "make"));
-        }
         let open = || {
             let file = OpenOptions::new().append(true).open(&path)?;
-            if file.metadata()?.len() != len {
+            if torn > 0 {
                 file.set_len(len)?;
                 file.sync_all()?;
             }
@@ -186,7 +200,22 @@ impl Log {
             next,
             since: Instant::now(),
             sound: true,
+            torn: (torn > 0).then_some(Torn { path, bytes: torn }),
         })
+    }
+
+    /// What [`Log::open`] has cut off.
+    #[must_use]
+    pub fn torn(&self) -> Option<&Torn> {
+        self.torn.as_ref()
+    }
+
+    /// Whether somebody has removed the file: what is written then is nowhere.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn is_removed(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() == 0)
     }
 
     /// Writes the records of `batch` and waits until the disk has them. Blocks the thread.
@@ -243,13 +272,15 @@ impl Log {
         })
     }
 
-    /// Begins anew with `state`, whatever the files before say. Blocks the thread.
+    /// Begins anew with `state`, whatever the files before say and whether the folder is there or
+    /// not. Blocks the thread.
     ///
     /// # Errors
     /// The system refuses.
     pub fn rebase<S: State>(&mut self, state: &S) -> io::Result<()> {
         let index = self.index + 1;
         self.sound = false;
+        make_folder(&self.folder)?;
         write_snapshot(&self.folder, self.room, index, self.next, state)?;
         // From here on the files before count no more, so a failure may not lead back to them.
         self.index = index;
@@ -352,6 +383,8 @@ struct Read {
     next: u64,
     /// Bytes that are whole.
     len: u64,
+    /// Bytes behind them.
+    torn: u64,
 }
 
 fn read_log<S: State>(
@@ -379,7 +412,7 @@ fn replay_log<S: State>(
     let mut head = true;
     while at < bytes.len() {
         let Some(frame) = frame::read(bytes, at) else {
-            if may_be_torn && !frame::follows(bytes, at) {
+            if may_be_torn && !head && !frame::follows(bytes, at) {
                 break;
             }
             return Err(JournalFault::damaged(
@@ -405,12 +438,13 @@ fn replay_log<S: State>(
         }
         at = frame.end;
     }
-    if head && !may_be_torn {
+    if head {
         return Err(JournalFault::damaged(path, at, "it is empty"));
     }
     Ok(Read {
         next,
         len: at as u64,
+        torn: (bytes.len() - at) as u64,
     })
 }
 
@@ -499,7 +533,7 @@ fn remove_before(folder: &Path, index: u64) {
         };
         let old = number.parse::<u64>().is_ok_and(|number| number < index);
         if old
-            && matches!(kind, "log" | "snapshot" | "draft")
+            && matches!(kind, "log" | "snapshot" | "draft" | "begun")
             && let Err(error) = fs::remove_file(entry.path())
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -518,6 +552,11 @@ fn log_path(folder: &Path, index: u64) -> PathBuf {
 
 fn snapshot_path(folder: &Path, index: u64) -> PathBuf {
     folder.join(format!("{index}.snapshot"))
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    folder.parent().map_or(Ok(()), sync_folder)
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
@@ -742,6 +781,72 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_does_not_read_is_told_once() {
+        let folder = folder();
+        let (mut log, _) = opened(&folder);
+        write(&mut log, [1]);
+        write(&mut log, [2, 3]);
+        drop(log);
+        let (log, _) = opened(&folder);
+        assert_eq!(log.torn(), None, "a clean end has nothing to tell");
+        drop(log);
+        let path = file(&folder, "1.log");
+        let bytes = fs::read(&path).expect("read");
+        fs::write(&path, &bytes[..bytes.len() - 1]).expect("write");
+        let (log, numbers) = opened(&folder);
+        assert_eq!(numbers, [1]);
+        let told = log.torn().expect("torn").to_string();
+        let wanted = format!("{}: the last 27 bytes do not read", path.display());
+        assert!(told.contains(&wanted), "{told}");
+        drop(log);
+        assert_eq!(opened(&folder).0.torn(), None);
+    }
+
+    #[test]
+    fn a_log_without_its_head_is_damaged_wherever_it_is() {
+        for kept in [0, 3, 40] {
+            let folder = folder();
+            let (mut log, _) = opened(&folder);
+            write(&mut log, [1]);
+            drop(log);
+            let path = file(&folder, "1.log");
+            let bytes = fs::read(&path).expect("read");
+            fs::write(&path, &bytes[..kept]).expect("write");
+            let fault = open(&folder).expect_err("damaged").to_string();
+            assert!(fault.contains("1.log: damaged at byte 0"), "{fault}");
+            assert_eq!(fs::read(&path).expect("read"), &bytes[..kept]);
+        }
+    }
+
+    #[test]
+    fn a_log_that_never_got_its_name_is_none() {
+        let folder = folder();
+        let (mut log, _) = opened(&folder);
+        write(&mut log, [1]);
+        drop(log);
+        fs::write(file(&folder, "2.begun"), b"half").expect("write");
+        let (mut log, numbers) = opened(&folder);
+        assert_eq!(numbers, [1]);
+        log.rebase(&Numbers(vec![1])).expect("begun anew");
+        assert_eq!(names(&folder), ["2.log", "2.snapshot"]);
+    }
+
+    #[test]
+    fn a_folder_that_was_removed_is_made_again() {
+        let folder = folder();
+        let (mut log, _) = opened(&folder);
+        write(&mut log, [1]);
+        assert!(!log.is_removed().expect("told"));
+        fs::remove_dir_all(folder.path().join("room")).expect("remove");
+        assert!(log.is_removed().expect("told"));
+        log.rebase(&Numbers(vec![1, 2])).expect("begun anew");
+        assert!(!log.is_removed().expect("told"));
+        write(&mut log, [3]);
+        drop(log);
+        assert_eq!(opened(&folder).1, [1, 2, 3]);
+    }
+
+    #[test]
     fn files_that_are_not_ours_are_refused() {
         let damage = |name: &str, change: &dyn Fn(&Path), expected: &str| {
             let folder = folder();
@@ -829,10 +934,14 @@ mod tests {
             drop(log);
             let path = file(&folder, "1.log");
             let bytes = fs::read(&path).expect("read");
-            let mut kept = bytes[..keep.index(bytes.len() + 1)].to_vec();
+            let head = frame::read(&bytes, 0).expect("a head").end;
+            let mut kept = bytes[..head + keep.index(bytes.len() + 1 - head)].to_vec();
             kept.resize(kept.len() + zeros, 0);
             fs::write(&path, kept).expect("write");
+            let cut = fs::metadata(&path).expect("there").len();
             let (mut log, mut numbers) = opened(&folder);
+            let torn = log.torn().map_or(0, |torn| torn.bytes);
+            prop_assert_eq!(fs::metadata(&path).expect("there").len() + torn, cut);
             let moments: Vec<Vec<u32>> = (0..=commits.len()).map(|count| commits[..count].concat()).collect();
             prop_assert!(moments.contains(&numbers), "{:?}", numbers);
             write(&mut log, [5]);

@@ -15,4 +15,4 @@ mod log;
 pub use fault::JournalFault;
 pub use frame::Batch;
 pub use live::Live;
-pub use log::{Fold, Limits, Log, State, look_back};
+pub use log::{Fold, Limits, Log, State, Torn, look_back};

@@ -5,7 +5,7 @@
 //! admissions stay below what the disk knows; whoever passes it waits for a commit that is shared by
 //! all who wait then.
 //!
-//! A disk that refuses, or that stays behind, is failing: what cannot be written is dropped, and when
+//! A disk that refuses, that stays behind, or that somebody removed the file from is failing: what cannot be written is dropped, and when
 //! the disk works again the room begins its files anew from what is in memory.
 
 use std::future::pending;
@@ -28,6 +28,8 @@ pub(super) const COMMIT_MAX: Duration = Duration::from_secs(5);
 const BEHIND_MAX: usize = 8 << 20;
 /// How long until a failing disk is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often it is looked whether the file is still there.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// The journal of one room.
 #[derive(Debug)]
@@ -43,6 +45,7 @@ pub(super) struct Disk {
     admitted: Option<u64>,
     failing: Option<Failing>,
     folding: Option<JoinHandle<()>>,
+    looked: Instant,
     tally: DiskTally,
 }
 
@@ -97,6 +100,7 @@ impl Disk {
             admitted: None,
             failing: None,
             folding: None,
+            looked: Instant::now(),
             tally: DiskTally::default(),
         }
     }
@@ -167,6 +171,13 @@ impl Disk {
                 }
             }
             Work::Idle(log) if self.failing.is_some() => self.begin_anew(log, room, step, now),
+            Work::Idle(log) if self.is_removed(&log, now) => {
+                self.work = Work::Idle(log);
+                self.fail(&io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "its file was removed",
+                ));
+            }
             Work::Idle(log) => {
                 // Nothing is allowed for where nobody came in of late: a crash would cost seats that
                 // nobody can have.
@@ -185,6 +196,16 @@ impl Disk {
             }
             other @ (Work::Off | Work::Lost) => self.work = other,
         }
+    }
+
+    /// Looked at once in [`LOOK_AFTER`]: the system goes on taking what is written to such a file.
+    fn is_removed(&mut self, log: &Log, now: Instant) -> bool {
+        if now < self.looked + LOOK_AFTER {
+            return false;
+        }
+        self.looked = now;
+        // Where the system does not say, the next commit does.
+        log.is_removed().unwrap_or(false)
     }
 
     fn commit(&mut self, mut log: Box<Log>, allowed: u64, now: Instant) {
@@ -473,6 +494,35 @@ mod tests {
         assert!(disk.allows(4));
         drop(disk);
         assert_eq!(reopened(&folder).room.counts().admitted, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_was_removed_is_noticed_and_begun_anew() {
+        let parent = tempfile::tempdir().expect("folder");
+        let path = parent.path().join("live").join("room");
+        let open = || Log::open::<Journaled>(&path, ROOM, Limits::default()).expect("files");
+        let mut disk = Disk::on(open().0, 0);
+        let mut kit = Kit::new();
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 1, true);
+        disk.ended().await;
+        std::fs::remove_dir_all(parent.path().join("live")).expect("removed");
+        disk.go_on(&kit.room, 1, true);
+        assert!(!disk.is_failing(), "it is not looked for at every turn");
+        tokio::time::advance(LOOK_AFTER).await;
+        disk.go_on(&kit.room, 1, true);
+        assert!(disk.is_failing(), "though nobody asked for anything");
+        kit.admit(&mut disk);
+        assert!(!disk.allows(3));
+        tokio::time::advance(RETRY_AFTER).await;
+        disk.go_on(&kit.room, 1, true);
+        disk.ended().await;
+        assert!(!disk.is_failing() && disk.allows(3));
+        tokio::time::advance(LOOK_AFTER).await;
+        disk.go_on(&kit.room, 1, true);
+        assert!(!disk.is_failing());
+        drop(disk);
+        assert_eq!(open().1.room.counts().admitted, 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ pub use self::record::Event;
 use self::record::Journaled;
 pub use self::tally::{Tally, WAITS_MS};
 use crate::clock::Clock;
-use crate::journal::{JournalFault, Limits, Live, Log};
+use crate::journal::{JournalFault, Limits, Live, Log, Torn};
 
 /// Orders of one batch.
 const BATCH_MAX: usize = 1024;
@@ -86,6 +86,12 @@ impl Found {
         self.state.clock
     }
 
+    /// What of its journal did not read and is lost.
+    #[must_use]
+    pub fn torn(&self) -> Option<&Torn> {
+        self.log.as_ref()?.torn()
+    }
+
     /// Starts the owner on the current runtime. `seed` is the chance that draws are made with.
     #[must_use]
     pub fn start(
@@ -110,6 +116,7 @@ impl Found {
         clock: Clock,
         seed: u64,
     ) {
+        let torn = self.torn().is_some();
         let Found { state, log } = self;
         let Desk { orders, bulletin } = desk;
         let disk = match log {
@@ -134,8 +141,9 @@ impl Found {
             idle: true,
             tick_due: Instant::now(),
         };
-        if state.clock > 0 {
-            let (admitted_max, tail_ms) = if state.closed {
+        if state.clock > 0 || torn {
+            // Behind the word that it was closed there was more, if the end is torn.
+            let (admitted_max, tail_ms) = if state.closed && !torn {
                 (0, 0)
             } else {
                 (state.admitted_max, TAIL_MS)
@@ -143,6 +151,7 @@ impl Found {
             owner.step(Command::Recover {
                 admitted_max,
                 tail_ms,
+                torn,
             });
         }
         owner.settle();

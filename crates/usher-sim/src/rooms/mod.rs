@@ -468,6 +468,7 @@ impl RoomWorld {
         self.step(Command::Recover {
             admitted_max: self.watermark,
             tail_ms: 1_000,
+            torn: false,
         })?;
         let ghosts = self.room.counts().ghosts;
         self.model.count(self.now, ghosts);

@@ -197,6 +197,84 @@ fn a_damaged_journal_stops_its_room_alone() {
 }
 
 #[test]
+fn an_end_that_does_not_read_is_told_and_an_empty_log_is_damage() {
+    let endpoint = Endpoint::named("a");
+    let kept = Folder::new();
+    let config = config(&endpoint, &kept, 1);
+    let usher = Usher::start(&config);
+    let mut all = fill(&usher);
+    let id = room(&usher, "sale")["id"].as_str().unwrap().to_owned();
+    let log = kept.path().join("live").join(&id).join("1.log");
+    drop(usher.kill());
+    // As a commit that came half to the disk.
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.extend(*b"\xf5uj1\0");
+    fs::write(&log, bytes).unwrap();
+
+    let usher = Usher::start(&config);
+    let told = usher.wait_stderr("waiting room sale: room journal ");
+    assert!(told.contains("1.log: the last "), "{told}");
+    are_there(&usher, &mut all);
+    assert_eq!(room(&usher, "sale")["trouble"], Value::Null);
+    assert_eq!(usher.stop().code(), Some(0));
+
+    let usher = Usher::start(&config);
+    are_there(&usher, &mut all);
+    let told = usher.stderr();
+    assert!(!told.contains("do not read"), "once is enough: {told}");
+    assert_eq!(usher.stop().code(), Some(0));
+
+    fs::write(&log, b"").unwrap();
+    let usher = Usher::start(&config);
+    let told = usher.wait_stderr("waiting room sale: room journal ");
+    assert!(
+        told.contains("1.log: damaged at byte 0: it is empty"),
+        "{told}"
+    );
+    assert_eq!(usher.metric("usher_room_degraded{room=\"sale\"}"), 1.0);
+    assert!(!enters(&usher, &mut Visitor::new()));
+    assert_eq!(room(&usher, "other")["trouble"], Value::Null);
+}
+
+#[test]
+fn a_folder_that_is_removed_while_running_is_told_and_written_anew() {
+    let endpoint = Endpoint::named("a");
+    let kept = Folder::new();
+    let config = config(&endpoint, &kept, 1).set(
+        &["waiting_rooms", "other", "usher", "on_store_failure"],
+        json!("closed"),
+    );
+    let usher = Usher::start(&config);
+    let mut all = fill(&usher);
+    let live = kept.path().join("live");
+    let aside = kept.path().join("aside");
+    // What stands in its place keeps it from being made again until the trouble has been seen.
+    fs::rename(&live, &aside).unwrap();
+    fs::write(&live, b"").unwrap();
+    fs::remove_dir_all(&aside).unwrap();
+    for name in ["sale", "other"] {
+        eventually("the trouble is told", || {
+            room(&usher, name)["trouble"].is_string().then_some(())
+        });
+    }
+    usher.expect_stderr("its file was removed");
+    assert_eq!(usher.metric("usher_room_degraded{room=\"sale\"}"), 1.0);
+    are_there(&usher, &mut all);
+    assert!(!Visitor::new().enters(&usher, "/other", "a"), "closed");
+
+    fs::remove_file(&live).unwrap();
+    for name in ["sale", "other"] {
+        eventually("it is written again", || {
+            room(&usher, name)["trouble"].is_null().then_some(())
+        });
+    }
+    eventually("the lock", || live.join("lock").exists().then_some(()));
+    drop(usher.kill());
+    let usher = Usher::start(&config);
+    are_there(&usher, &mut all);
+}
+
+#[test]
 fn a_second_process_does_not_touch_the_rooms_of_the_first() {
     let endpoint = Endpoint::named("a");
     let kept = Folder::new();

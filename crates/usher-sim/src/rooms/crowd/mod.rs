@@ -536,6 +536,7 @@ impl Crowd {
         self.step(Command::Recover {
             admitted_max: self.watermark,
             tail_ms: 1_000,
+            torn: false,
         })?;
         // A recovery is on the disk before anybody is told anything.
         self.disk.write(u64::MAX);
