@@ -5,6 +5,7 @@
 //! reads a configuration file and never prints.
 
 mod attempts;
+pub mod browsers;
 mod control;
 mod drive;
 mod events;

@@ -4,6 +4,7 @@
 //! ending has: 0 done, 1 the user must change something, 2 wrong usage, 3 the environment failed.
 
 mod apply;
+mod browser_host;
 mod check;
 mod config;
 mod demo;
@@ -50,6 +51,12 @@ enum Command {
     Status(status::Arguments),
     /// Start two endpoints, a load balancer and a waiting room to play with
     Demo(demo::Arguments),
+    /// Run the browsers of this machine, for the process that serves them
+    #[command(hide = true)]
+    BrowserHost(browser_host::Arguments),
+    /// Listen in a browser's own network
+    #[command(hide = true)]
+    BrowserListen,
 }
 
 /// How a command ends. Printed by `main` as one line; `Display` of the error says what to change.
@@ -107,6 +114,8 @@ fn main() -> ExitCode {
         Command::Export(arguments) => export::export(&arguments),
         Command::Status(arguments) => status::status(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
+        Command::BrowserHost(arguments) => browser_host::browser_host(arguments),
+        Command::BrowserListen => browser_host::browser_listen(),
     }
     .exit()
 }

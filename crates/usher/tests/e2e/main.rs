@@ -15,6 +15,7 @@ mod api_faults;
 mod apply;
 mod bad_input;
 mod bodies;
+mod browser_host;
 mod check;
 mod client_framing;
 mod control_api;

@@ -1,0 +1,87 @@
+//! `usher browser-host`: the browsers of this machine. Started by whoever serves them, not by people.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use tokio::signal::unix::{SignalKind, signal};
+use usher_browsers::settings::{Kind, Settings};
+use usher_node::browsers::{HostFault, host};
+
+use crate::Ending;
+use crate::terminal::{complain, say};
+
+/// The word for what runs in a browser's own network.
+const LISTEN: &str = "browser-listen";
+
+/// Example: `usher browser-host --folder /var/lib/usher/browsers`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The folder of the host: its socket, and what browsers need on disk
+    #[arg(long, value_name = "FOLDER")]
+    folder: PathBuf,
+    /// How browsers are run: sandbox or process
+    #[arg(long, value_name = "WORD", default_value = "sandbox", value_parser = kind)]
+    backend: Kind,
+    /// One trusted tenant owns every session
+    #[arg(long)]
+    insecure_single_tenant: bool,
+    /// How many browsers there may be; by default what cores and memory allow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max: Option<u32>,
+    /// Where this installation listens for what no page is to reach; any number of times
+    #[arg(long, value_name = "ADDRESS")]
+    own: Vec<SocketAddr>,
+}
+
+fn kind(word: &str) -> Result<Kind, String> {
+    let all = [Kind::Sandbox, Kind::Process];
+    let found = all.into_iter().find(|kind| kind.as_str() == word);
+    found.ok_or_else(|| "sandbox or process".to_owned())
+}
+
+/// Runs browsers until SIGTERM.
+pub(crate) fn browser_host(arguments: Arguments) -> Ending {
+    match run(arguments) {
+        Ok(()) => Ending::Done,
+        Err(error) => Ending::Environment(error),
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let listen = vec![std::env::current_exe()?.into(), LISTEN.into()];
+    let mut settings = Settings::new(arguments.folder, listen);
+    settings.kind = arguments.backend;
+    settings.insecure_single_tenant = arguments.insecure_single_tenant;
+    settings.slots = arguments.max.unwrap_or(settings.slots);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut term = signal(SignalKind::terminate())?;
+        let stop = async {
+            term.recv().await;
+        };
+        let warn = |text: String| complain(&format!("warning: {text}"));
+        // Whoever started it waits for the word; that it is gone is no fault.
+        let ready = || drop(say("ready"));
+        let ran = host(settings, arguments.own, stop, warn, ready).await;
+        ran.map_err(|fault| match fault {
+            HostFault::Launcher(fault) => anyhow!(fault),
+            HostFault::Io(_) => anyhow!(fault),
+        })
+    })
+}
+
+/// What the host runs in a browser's own network.
+pub(crate) fn browser_listen() -> Ending {
+    match usher_browsers::listen() {
+        Ok(()) => Ending::Done,
+        Err(error) => Ending::Environment(describe(&error)),
+    }
+}
+
+fn describe(error: &io::Error) -> anyhow::Error {
+    anyhow!("listen in a browser's network: {error}")
+}
