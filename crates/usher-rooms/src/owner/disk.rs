@@ -183,8 +183,10 @@ impl Disk {
                 // nobody can have.
                 let busy = somebody_waits || self.admitted.is_some_and(|before| before < admitted);
                 let low = busy && self.allowed.saturating_sub(admitted) <= step / 2;
+                // What was recovered is on disk before anybody is told anything.
+                let first = self.admitted.is_none();
                 let due = self.begun.is_some_and(|begun| {
-                    somebody_waits || behind || low || now >= begun + COMMIT_AFTER
+                    first || somebody_waits || behind || low || now >= begun + COMMIT_AFTER
                 });
                 if due {
                     let ahead = if busy { step } else { 0 };
@@ -446,6 +448,20 @@ mod tests {
         let state = reopened(&folder);
         assert_eq!((state.admitted_max, state.closed), (6, false));
         assert_eq!(state.room.counts().admitted, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_first_is_written_at_once() {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut disk = Disk::on(opened(&folder), 0);
+        let mut kit = Kit::new();
+        kit.admit(&mut disk);
+        disk.go_on(&kit.room, 3, false);
+        assert!(
+            disk.is_writing(),
+            "an owner waits for this before it answers"
+        );
+        disk.ended().await;
     }
 
     #[tokio::test(start_paused = true)]
