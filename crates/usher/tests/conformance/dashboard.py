@@ -522,7 +522,7 @@ async def main(chromium, base, token, arguments):
             folder.mkdir(parents=True, exist_ok=True)
     stories = {"queue": queue, "light": light, "watch": watch, "explain": explain, "change": change, "follow": follow, "lose": lose,
                "shoot": lambda page: shoot(page, folder)}
-    with tempfile.TemporaryDirectory(prefix="usher-chromium-") as home:
+    with tempfile.TemporaryDirectory(prefix="usher-chromium-", ignore_cleanup_errors=True) as home:
         browser = subprocess.Popen(
             [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
              "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",

@@ -57,7 +57,8 @@ class Browser:
 
     @classmethod
     async def start(cls, chromium, axe, preferences=None):
-        home = tempfile.TemporaryDirectory(prefix="usher-chromium-")
+        # The browser's other processes may write for a moment after it has ended.
+        home = tempfile.TemporaryDirectory(prefix="usher-chromium-", ignore_cleanup_errors=True)
         if preferences:
             folder = pathlib.Path(home.name) / "Default"
             folder.mkdir()
