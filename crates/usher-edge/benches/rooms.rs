@@ -12,7 +12,7 @@ use usher_core::admission::{Answer, Claims, Settings, Visitor};
 use usher_core::id::Id;
 use usher_core::request::{Location, Request, Scheme};
 use usher_core::rules::Condition;
-use usher_core::rules::facts::{Facts, Front, Http};
+use usher_core::rules::facts::Facts;
 use usher_core::time::Wall;
 use usher_edge::http::rooms::{Room, Rooms, WaitingPage};
 use usher_edge::seal::Keys;
@@ -114,22 +114,7 @@ fn figure(name: &str, rooms: &Rooms, host: &str, cookie: &str) {
         time: Wall::from_millis(1_796_119_200_000),
         draw: 0,
     };
-    let facts = Facts {
-        balancer: "",
-        node: "",
-        region: None,
-        client: request.client,
-        country: None,
-        front: Front::Http(Http {
-            scheme: request.scheme,
-            method: request.method,
-            host: request.host,
-            uri: request.uri,
-            version: request.version,
-            headers: request.headers,
-            time: request.time,
-        }),
-    };
+    let facts = Facts::of("", &request, &request.location, request.time);
     let mut presence = Presence::new();
     let mut once = || {
         let Ok(Some(room)) = rooms.owner_of(request.host, request.uri) else {

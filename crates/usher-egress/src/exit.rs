@@ -33,6 +33,9 @@ pub const LOOKUPS_MAX: usize = 256;
 /// Connections of a browser to its proxy beyond those that it may have to servers: enough to tell
 /// it that it has too many. What comes beyond waits in the kernel.
 const SPARE_MAX: usize = 32;
+/// Without descriptors or memory, and with nobody whose end could free some, the next browser is
+/// looked at so much later.
+const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -286,7 +289,7 @@ impl Exit {
                         debug!(%error, "accept from a browser");
                         tokio::select! {
                             Some(_) = guests.join_next() => {}
-                            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+                            () = tokio::time::sleep(SHORT_OF_DESCRIPTORS) => {}
                         }
                     }
                     _ => return Err(error),

@@ -17,7 +17,6 @@ use crate::decision::{
 };
 use crate::request::{Location, Request, Scheme};
 use crate::route::{Area, Plan, Route};
-use crate::rules::facts::{Front, Http};
 use crate::rules::{Facts, Transforms};
 use crate::snapshot::{Assumed, Counts, Snapshot};
 use crate::time::{Mono, Wall};
@@ -111,7 +110,7 @@ pub(crate) fn decide<T: Tracer>(
     let mut plan = Plan::new(route, choice, named);
     let mut transforms = Transforms::default();
     if !route.rules.is_empty() {
-        let facts = facts(&named.name, request, &location, time);
+        let facts = Facts::of(&named.name, request, &location, time);
         let outcome = route.rules.apply_and_tell(&facts, &mut |place, holds| {
             tracer.step(StepKind::Rules, || tell::rule(named, place, holds, &facts));
         });
@@ -154,30 +153,6 @@ pub(crate) fn decide<T: Tracer>(
             balancer: Some(balancer),
             reason: Refusal::NoEndpoint,
         },
-    }
-}
-
-fn facts<'a>(
-    balancer: &'a str,
-    request: &Request<'a>,
-    location: &'a Location<'a>,
-    time: Wall,
-) -> Facts<'a> {
-    Facts {
-        balancer,
-        node: location.node,
-        region: location.region.map(|region| region.code()),
-        client: request.client,
-        country: location.country.as_ref().map(|country| country.as_str()),
-        front: Front::Http(Http {
-            scheme: request.scheme,
-            method: request.method,
-            host: request.host,
-            uri: request.uri,
-            version: request.version,
-            headers: request.headers,
-            time,
-        }),
     }
 }
 

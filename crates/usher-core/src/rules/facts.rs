@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 pub use crate::request::Headers;
-use crate::request::Scheme;
+use crate::request::{Location, Request, Scheme};
 use crate::time::Wall;
 
 /// One request, as far as a rule can depend on it.
@@ -66,6 +66,35 @@ pub struct Dns<'a> {
     pub unicast: bool,
     /// The address of the client subnet option, if the query carries one.
     pub client_subnet: Option<IpAddr>,
+}
+
+impl<'a> Facts<'a> {
+    /// Those of an HTTP request, for the load balancer of that name; empty where there is none yet.
+    /// Place and time stand beside the request, because explanations may assume others.
+    #[must_use]
+    pub fn of(
+        balancer: &'a str,
+        request: &Request<'a>,
+        location: &'a Location<'a>,
+        time: Wall,
+    ) -> Facts<'a> {
+        Facts {
+            balancer,
+            node: location.node,
+            region: location.region.map(|region| region.code()),
+            client: request.client,
+            country: location.country.as_ref().map(|country| country.as_str()),
+            front: Front::Http(Http {
+                scheme: request.scheme,
+                method: request.method,
+                host: request.host,
+                uri: request.uri,
+                version: request.version,
+                headers: request.headers,
+                time,
+            }),
+        }
+    }
 }
 
 impl<'a> Http<'a> {

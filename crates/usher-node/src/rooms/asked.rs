@@ -6,7 +6,7 @@ use std::sync::Arc;
 use usher_api::wire::explain::RoomSays;
 use usher_core::catalog::Catalog;
 use usher_core::request::Request;
-use usher_core::rules::facts::{Facts, Front, Http};
+use usher_core::rules::facts::Facts;
 use usher_edge::http::rooms::Rooms;
 use usher_edge::seal::Keys;
 use usher_rooms::clock::Clock;
@@ -41,23 +41,7 @@ pub fn ask(rooms: &Rooms, request: &Request<'_>) -> Result<Option<RoomSays>, Amb
     let Some(room) = rooms.owner_of(request.host, request.uri)? else {
         return Ok(None);
     };
-    let location = &request.location;
-    let facts = Facts {
-        balancer: "",
-        node: location.node,
-        region: location.region.map(|region| region.code()),
-        client: request.client,
-        country: location.country.as_ref().map(|country| country.as_str()),
-        front: Front::Http(Http {
-            scheme: request.scheme,
-            method: request.method,
-            host: request.host,
-            uri: request.uri,
-            version: request.version,
-            headers: request.headers,
-            time: request.time,
-        }),
-    };
+    let facts = Facts::of("", request, &request.location, request.time);
     Ok(Some(RoomSays {
         name: room.name.clone(),
         status: room.status,

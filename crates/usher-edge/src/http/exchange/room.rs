@@ -11,8 +11,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use usher_core::request::{Request, Scheme};
-use usher_core::rules::facts::{Facts, Front, Http};
+use usher_core::request::Scheme;
+use usher_core::rules::facts::Facts;
 use usher_rooms::cookie::{TOKEN, token_in};
 use usher_rooms::door::{Bypass, Kind, Look, Outcome, Outside, Step, Told};
 use usher_rooms::json;
@@ -90,7 +90,7 @@ impl<'a, C: Client, F: RequestFields> Exchange<'a, C, F> {
         let lines = Lines(self.asked.fields);
         let request = self.as_decided(&lines);
         let look = room.door.look(&request, self.asked.websocket);
-        let facts = facts(&request);
+        let facts = Facts::of("", &request, &request.location, request.time);
         let mut presence = self.worker.presence();
         let step = (room.door).decide(&request, look.kind, Some(&facts), &mut presence, fresh);
         (look, step)
@@ -363,26 +363,6 @@ fn stand(room: &Room, told: Told) -> Outside {
             set_cookie: room.door.answered(&mut pass, None),
             ..inside()
         },
-    }
-}
-
-fn facts<'a>(request: &'a Request<'a>) -> Facts<'a> {
-    let location = &request.location;
-    Facts {
-        balancer: "",
-        node: location.node,
-        region: location.region.map(|region| region.code()),
-        client: request.client,
-        country: location.country.as_ref().map(|country| country.as_str()),
-        front: Front::Http(Http {
-            scheme: request.scheme,
-            method: request.method,
-            host: request.host,
-            uri: request.uri,
-            version: request.version,
-            headers: request.headers,
-            time: request.time,
-        }),
     }
 }
 

@@ -46,6 +46,24 @@ const THROUGH: [&str; 7] = [
     "/sale/open/..%5Cx",
 ];
 
+fn kept_out_over_http_2(house: &House, paths: &[&str]) {
+    block_on(async {
+        let mut client = connect(&house.usher).await;
+        for path in paths {
+            client = client.ready().await.expect("ready");
+            let (answer, _) = client
+                .send_request(request("GET", path), true)
+                .expect("send");
+            let answer = answer.await.expect("answer");
+            assert!(
+                answer.headers().contains_key("usher-waiting-room"),
+                "{path}"
+            );
+            read(answer).await;
+        }
+    });
+}
+
 #[test]
 fn a_room_owns_what_an_endpoint_may_take_for_its_path() {
     let house = Plan::of(0).open();
@@ -63,21 +81,7 @@ fn a_room_owns_what_an_endpoint_may_take_for_its_path() {
         let line = format!("GET {path} HTTP/1.1\r\n");
         assert!(told.body.starts_with(&line), "{path}");
     }
-    block_on(async {
-        let mut client = connect(&house.usher).await;
-        for path in AROUND {
-            client = client.ready().await.expect("ready");
-            let (answer, _) = client
-                .send_request(request("GET", path), true)
-                .expect("send");
-            let answer = answer.await.expect("answer");
-            assert!(
-                answer.headers().contains_key("usher-waiting-room"),
-                "{path}"
-            );
-            read(answer).await;
-        }
-    });
+    kept_out_over_http_2(&house, &AROUND);
 }
 
 #[test]
@@ -91,21 +95,7 @@ fn a_rule_lets_pass_what_it_holds_for_however_the_path_is_read() {
         assert!(!told.is_inside(), "{path}");
         assert!(told.field("usher-waiting-room").is_some(), "{path}");
     }
-    block_on(async {
-        let mut client = connect(&house.usher).await;
-        for path in THROUGH {
-            client = client.ready().await.expect("ready");
-            let (answer, _) = client
-                .send_request(request("GET", path), true)
-                .expect("send");
-            let answer = answer.await.expect("answer");
-            assert!(
-                answer.headers().contains_key("usher-waiting-room"),
-                "{path}"
-            );
-            read(answer).await;
-        }
-    });
+    kept_out_over_http_2(&house, &THROUGH);
 }
 
 #[test]
