@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::of_io;
@@ -70,6 +71,7 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        keep_plans(&connection)?;
         connection.busy_timeout(BUSY_STEP)?;
         // A kill of this process loses nothing. A machine that loses its power may lose the last
         // moments; the nodes, which keep their own truth, then end what the pool does not know.
@@ -86,6 +88,7 @@ impl Database {
     pub(super) fn reader(path: &Path) -> Result<Connection, Fault> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
+        keep_plans(&connection)?;
         connection.busy_timeout(BUSY_READING)?;
         Ok(connection)
     }
@@ -93,6 +96,13 @@ impl Database {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// A statement that was prepared stays so, whatever values are put into it. The engine would look
+/// at them (a bound `LIMIT` is enough) and prepare it anew each time, which was 40 % of a pick.
+fn keep_plans(connection: &Connection) -> Result<(), Fault> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 fn make_folder(path: &Path) -> Result<(), Fault> {
