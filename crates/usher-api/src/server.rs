@@ -42,6 +42,7 @@ use crate::envelope::ApiError;
 use crate::lengths::Lengths;
 use crate::patient::Patient;
 use crate::rest::{App, Desired, Letter, show_draft};
+use crate::wire::browsers::BrowserPool;
 use crate::wire::explain::{RoomSays, Surroundings, wall};
 use crate::wire::rooms::RoomStatus;
 use crate::wire::state::state;
@@ -98,6 +99,8 @@ pub trait Control: Send + Sync + 'static {
     fn posts_privately(&self) -> bool;
     /// What is true of a waiting room right now. `None`: nobody has come to it yet.
     fn room(&self, room: Id) -> Option<RoomStatus>;
+    /// How browsers stand in each region; a second old at most. Nothing where there are none.
+    fn browsers(&self) -> Arc<Vec<BrowserPool>>;
     /// What the front has counted since the process started.
     fn figures(&self) -> Figures;
     /// Waits, a bounded time, until what the store kept at this revision decides on this node.
@@ -333,19 +336,42 @@ async fn last_answer(
 pub(crate) fn state_of(control: &dyn Control, view: &View) -> serde_json::Value {
     let (version, uptime) = (control.version(), control.uptime());
     let room = |id| control.room(id);
-    state(&view.snapshot, view, &room, (version, uptime), wall())
+    let browsers = control.browsers();
+    let of = (version, uptime);
+    state(&view.snapshot, view, &room, &browsers, of, wall())
 }
 
 async fn no_route(uri: Uri) -> ApiError {
     ApiError::NoRoute(uri.path().to_owned())
 }
 
-async fn readyz(State(control): State<Shared>) -> (StatusCode, &'static str) {
-    if control.ready() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+/// Whether to send this node work. What is wrong with browsers does not take traffic from the rest
+/// of it: it is a line of the answer, and fails whoever asks for that part.
+async fn readyz(State(control): State<Shared>, uri: Uri) -> (StatusCode, String) {
+    let browsers = control.browsers();
+    let troubles: Vec<String> = (browsers.iter())
+        .filter_map(|pool| Some(format!("browsers {}: {}\n", pool.region, pool.trouble()?)))
+        .collect();
+    let part = uri.query().and_then(|query| query.strip_prefix("part="));
+    let ready = match part {
+        None => control.ready(),
+        // One region that works is enough to get a browser.
+        Some("browsers") => control.ready() && troubles.len() < browsers.len(),
+        Some(part) => {
+            let text = format!("part {part:?}: browsers is the only one\n");
+            return (StatusCode::BAD_REQUEST, text);
+        }
+    };
+    let (status, word) = match ready {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    };
+    let mut text = word.to_owned();
+    if part.is_some() && browsers.is_empty() {
+        text.push_str("browsers: this node runs none\n");
     }
+    text.extend(troubles);
+    (status, text)
 }
 
 async fn metrics(State(control): State<Shared>) -> impl IntoResponse {

@@ -47,7 +47,7 @@ enum Command {
     Apply(apply::Arguments),
     /// Write what the API of a running node manages as a file for 'usher apply'
     Export(export::Arguments),
-    /// Show the pools, endpoints and waiting rooms of a running node
+    /// Show the pools, endpoints, waiting rooms and browsers of a running node
     Status(status::Arguments),
     /// Start two endpoints, a load balancer and a waiting room to play with
     Demo(demo::Arguments),

@@ -1,4 +1,4 @@
-//! `usher status`: what a running node thinks of its pools, endpoints and waiting rooms.
+//! `usher status`: what a running node thinks of its pools, endpoints, waiting rooms and browsers.
 //!
 //! With `--watch` it asks each second, which is as often as the node's own page is told, and costs
 //! the node one answer. A node that is restarted, or that hands over, is asked until it is back.
@@ -116,6 +116,10 @@ fn changes(known: &mut BTreeMap<String, String>, state: &Value, back: bool) -> V
         let name = format!("waiting room {}", text(&room["name"]));
         now.insert(name, (text(&room["status"]), text(&room["trouble"])));
     }
+    for pool in array(&state["browsers"]) {
+        let name = format!("browsers {}", text(&pool["region"]));
+        now.insert(name, (host(pool).to_owned(), text(&pool["trouble"])));
+    }
     let mut lines: Vec<String> = back
         .then(|| "the node answers again".to_owned())
         .into_iter()
@@ -230,7 +234,79 @@ fn lines(state: &Value, colourful: bool) -> Vec<String> {
         lines.push(String::new());
         lines.extend(rooms.lines(0, colourful));
     }
+
+    let browsers = array(&state["browsers"]);
+    if !browsers.is_empty() {
+        lines.push(String::new());
+        lines.extend(browser_lines(browsers, colourful));
+    }
     lines
+}
+
+fn browser_lines(pools: &[Value], colourful: bool) -> Vec<String> {
+    let mut table = Table::new(&[
+        "browsers", "host", "kind", "ready", "in use", "starting", "max", "in line", "sessions",
+    ]);
+    let mut notes = Vec::new();
+    for pool in pools {
+        let (region, host) = (text(&pool["region"]), host(pool));
+        let tone = match host {
+            "running" => Tone::Good,
+            "starting" => Tone::Dim,
+            _ => Tone::Bad,
+        };
+        let line = match pool["queue"]["waiting"].as_u64() {
+            None | Some(0) => (String::new(), Tone::Plain),
+            Some(waiting) => {
+                let oldest = text(&pool["queue"]["oldest_seconds"]);
+                (format!("{waiting}, {oldest} s"), Tone::Warn)
+            }
+        };
+        let sessions = pool["sessions"].as_object().into_iter().flatten();
+        let sessions: Vec<String> = sessions
+            .map(|(account, count)| format!("{} {}", shown(account), text(count)))
+            .collect();
+        table.row([
+            (region.clone(), Tone::Bold),
+            (host.to_owned(), tone),
+            (text(&pool["backend"]), Tone::Plain),
+            (text(&pool["ready"]), Tone::Plain),
+            (text(&pool["in_use"]), Tone::Plain),
+            (text(&pool["starting"]), Tone::Plain),
+            (text(&pool["max"]), Tone::Plain),
+            line,
+            (sessions.join(", "), Tone::Plain),
+        ]);
+        let trouble = text(&pool["trouble"]);
+        if !trouble.is_empty() {
+            let note = format!("  {region}: {trouble}");
+            notes.push(paint(&note, Tone::Bad, colourful));
+        }
+        for warning in array(&pool["host"]["warnings"]) {
+            let note = format!("  {region}: {}", text(warning));
+            notes.push(paint(&note, Tone::Warn, colourful));
+        }
+    }
+    let mut lines = table.lines(0, colourful);
+    lines.extend(notes);
+    if pools
+        .iter()
+        .any(|pool| pool["insecure_single_tenant"] == true)
+    {
+        let note = "  insecure_single_tenant is on: browsers may run without a sandbox";
+        lines.push(paint(note, Tone::Warn, colourful));
+    }
+    lines
+}
+
+/// How a region's browsers fare, in a word.
+fn host(pool: &Value) -> &'static str {
+    match (pool["host"]["state"].as_str(), &pool["trouble"]) {
+        (Some("missing"), _) => "missing",
+        (Some("running"), Value::Null) => "running",
+        (Some("running"), _) => "failing",
+        _ => "starting",
+    }
 }
 
 /// Why an endpoint is in its state, and for how long if that is known.
@@ -292,6 +368,9 @@ mod tests {
             "pools": [{"name": evil, "state": evil, "reason": evil, "endpoints": [
                 {"name": evil, "address": evil, "port": evil, "state": evil, "reason": evil,
                  "weight": evil, "open_requests": evil}]}],
+            "browsers": [{"region": evil, "backend": evil, "ready": evil, "max": evil,
+                          "trouble": evil, "host": {"state": evil, "warnings": [evil]},
+                          "queue": {"waiting": 1, "oldest_seconds": evil}, "sessions": {evil: evil}}],
         });
         let shown = lines(&state, false).concat();
         assert!(!shown.contains(char::is_control), "{shown:?}");
@@ -323,6 +402,39 @@ mod tests {
                 "endpoint eu/b: healthy (No failures)",
                 "pool eu: healthy -> critical"
             ]
+        );
+    }
+
+    #[test]
+    fn browsers_that_cannot_be_had_say_why() {
+        let pool = |region: &str, state: &str, trouble: Value, warnings: Value| {
+            json!({"region": region, "backend": "sandbox", "ready": 1, "in_use": 3, "starting": 0,
+                   "max": 8, "host": {"state": state, "warnings": warnings}, "trouble": trouble,
+                   "queue": {"waiting": 2, "oldest_seconds": 1.4},
+                   "sessions": {"default": 1, "shop": 2}, "insecure_single_tenant": true})
+        };
+        let why = "browsers: this machine has no bwrap: apt-get install bubblewrap";
+        let mut state = json!({"browsers": [
+            pool("WEU", "running", Value::Null, json!(["no control group limits memory"])),
+            pool("ENAM", "missing", json!(why), json!([])),
+        ]});
+        let pools = array(&state["browsers"]);
+        assert_eq!(
+            browser_lines(pools, false).join("\n"),
+            "\
+browsers  host     kind     ready  in use  starting  max  in line   sessions
+WEU       running  sandbox  1      3       0         8    2, 1.4 s  default 1, shop 2
+ENAM      missing  sandbox  1      3       0         8    2, 1.4 s  default 1, shop 2
+  WEU: no control group limits memory
+  ENAM: browsers: this machine has no bwrap: apt-get install bubblewrap
+  insecure_single_tenant is on: browsers may run without a sandbox"
+        );
+        let mut known = BTreeMap::new();
+        changes(&mut known, &state, false);
+        state["browsers"][0]["trouble"] = json!("no page was drawn for 80 s");
+        assert_eq!(
+            changes(&mut known, &state, false),
+            ["browsers WEU: running -> failing (no page was drawn for 80 s)"]
         );
     }
 

@@ -71,17 +71,16 @@ interface Envelope<T> {
 const AGAIN_MAX = 3
 const WAIT_SECONDS_MAX = 5
 
-async function exchange<T>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
+/** Sends until an answer comes that does not ask to come again. */
+async function send(method: string, path: string, body?: unknown): Promise<Response> {
   const headers: Record<string, string> = {}
   if (body !== undefined) headers['content-type'] = 'application/json'
   if (method !== 'GET' && csrf !== '') headers['x-usher-csrf'] = csrf
-  let response: Response
-  let envelope: Envelope<T>
   try {
     for (let again = 0; ; again++) {
       // By this word the node knows what it has done already, and does it once.
       if (again > 0) headers['x-stainless-retry-count'] = String(again)
-      response = await fetch(path, {
+      const response = await fetch(path, {
         method,
         headers,
         credentials: 'same-origin',
@@ -89,12 +88,17 @@ async function exchange<T>(method: string, path: string, body?: unknown): Promis
       })
       // Such as by a process whose place another one has just taken.
       const wait = response.status === 503 ? Number(response.headers.get('retry-after')) : 0
-      if (!(wait > 0) || again === AGAIN_MAX) break
+      if (!(wait > 0) || again === AGAIN_MAX) return response
       await new Promise((done) => setTimeout(done, Math.min(wait, WAIT_SECONDS_MAX) * 1000))
     }
   } catch {
     throw new Refusal(0, [{ code: 0, message: 'The node does not answer. Nothing was changed that you have not seen confirmed.' }])
   }
+}
+
+async function exchange<T>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
+  const response = await send(method, path, body)
+  let envelope: Envelope<T>
   try {
     // A seed has 64 bits, more than a number of this language holds: it stays text.
     envelope = JSON.parse((await response.text()).replace(/("seed":)(\d{16,})/g, '$1"$2"'))
@@ -126,6 +130,19 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
     if (error instanceof Refusal && error.faults.some((fault) => fault.code === 6003)) lost()
     throw error
   }
+}
+
+/** A call whose answer has no envelope: those about the browsers that programs hold. */
+export async function bare<T>(method: string, path: string): Promise<T> {
+  const response = await send(method, `/client/v4${path}`)
+  const answer = await response.json().catch(() => null)
+  if (response.ok && answer !== null) return answer as T
+  // What refuses a caller has one, as everywhere.
+  const faults: Fault[] = answer?.errors ?? [
+    { code: 0, message: answer?.error ?? `The node answered ${response.status} without an explanation.` },
+  ]
+  if (faults.some((fault) => fault.code === 6003)) lost()
+  throw new Refusal(response.status, faults)
 }
 
 /** What a change would move; a refusal is that of the change itself. */

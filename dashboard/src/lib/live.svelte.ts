@@ -2,7 +2,7 @@
 // shows old numbers as if they were new.
 
 import { Refusal, session as exchange } from './api'
-import type { Figures, LiveBalancer, LivePool, NodeState } from './types'
+import type { Figures, LiveBalancer, LivePool, NodeState, Standing } from './types'
 
 /** Silence after which the stream counts as lost: figures come each second. */
 const SILENCE_MS = 4000
@@ -17,6 +17,8 @@ class Live {
   /** When `node` came, on this page's clock. Countdowns run from here. */
   nodeAt = $state(0)
   figures = $state.raw<Figures | null>(null)
+  /** Where there are browsers, and for those who may see sessions. */
+  browsers = $state.raw<Standing | null>(null)
   /** When the last figures came. */
   heardAt = $state(0)
   /** This page's clock, by the second. */
@@ -44,6 +46,7 @@ class Live {
     this.source = null
     this.node = null
     this.figures = null
+    this.browsers = null
     this.history = []
     this.retryMs = 0
     this.status = 'connecting'
@@ -68,8 +71,10 @@ class Live {
     this.heardAt = Date.now()
     source.addEventListener('state', (event) => {
       this.heard()
-      this.node = JSON.parse(event.data)
+      const node: NodeState = JSON.parse(event.data)
+      this.node = node
       this.nodeAt = Date.now()
+      if (node.browsers.length === 0) this.browsers = null
     })
     source.addEventListener('history', (event) => {
       this.heard()
@@ -80,6 +85,10 @@ class Live {
       const figures: Figures = JSON.parse(event.data)
       this.figures = figures
       this.history = [...this.history.slice(1 - HISTORY_MAX), figures]
+    })
+    source.addEventListener('browsers', (event) => {
+      this.heard()
+      this.browsers = JSON.parse(event.data)
     })
     source.onerror = () => this.lose()
   }

@@ -51,13 +51,36 @@ export interface Room extends RoomFigures {
   status: string
 }
 
+/** The browsers of one region. */
 export interface BrowserPool {
   region: string
   backend: string
+  insecure_single_tenant: boolean
   ready: number
   in_use: number
   starting: number
+  min_ready: number
   max: number
+  host: { state: 'starting' | 'running' | 'missing'; reason: string | null; warnings: string[] }
+  /** Why nobody gets a browser here. */
+  trouble: string | null
+  queue: { waiting: number; oldest_seconds: number }
+}
+
+/** A browser that somebody has. */
+export interface BrowserSession {
+  id: string
+  region: string
+  account: Named
+  age_seconds: number
+  connections: number
+  idle_seconds_left: number
+}
+
+/** What the stream says of browsers each second. */
+export interface Standing {
+  pools: BrowserPool[]
+  sessions: BrowserSession[]
 }
 
 export interface NodeState {

@@ -26,6 +26,8 @@ use super::Dashboard;
 use crate::access::Product;
 use crate::envelope::{ApiError, envelope, ok};
 use crate::server::{Control, state_of};
+use crate::wire::browsers;
+use crate::wire::explain::wall;
 
 /// Between two looks at the revision: a state is sent at most this often.
 const BEAT: Duration = Duration::from_millis(500);
@@ -200,6 +202,8 @@ struct Beat {
     number: u64,
     /// New with this beat.
     figures: Option<Arc<Value>>,
+    /// How browsers stand, where there are some: with the figures.
+    browsers: Option<Arc<str>>,
 }
 
 impl fmt::Debug for Live {
@@ -252,7 +256,7 @@ async fn sample(live: Weak<Live>, control: Arc<dyn Control>) {
     for number in 1.. {
         ticks.tick().await;
         let Some(live) = live.upgrade() else { return };
-        let mut figures = None;
+        let (mut figures, mut standing) = (None, None);
         if number % BEATS_PER_FIGURES == 0 {
             let now = (control.now(), control.figures());
             let seconds = now.0.since(last.0).as_secs_f64();
@@ -264,8 +268,13 @@ async fn sample(live: Weak<Live>, control: Arc<dyn Control>) {
             }
             history.push_back(Arc::clone(&told));
             figures = Some(told);
+            standing = stand(&*control);
         }
-        live.beat.send_replace(Beat { number, figures });
+        live.beat.send_replace(Beat {
+            number,
+            figures,
+            browsers: standing,
+        });
     }
 }
 
@@ -295,6 +304,12 @@ fn with_counts(control: &dyn Control, mut told: Value) -> Value {
         }
     }
     told
+}
+
+/// How browsers stand; nothing where there are none.
+fn stand(control: &dyn Control) -> Option<Arc<str>> {
+    let pools = control.browsers();
+    (!pools.is_empty()).then(|| browsers::told(&pools, wall()).to_string().into())
 }
 
 /// Only what a chart shows.
@@ -375,18 +390,23 @@ async fn live(
     let beat = beats.borrow_and_update().number;
     let history: Vec<Value> = live.history().iter().map(|told| brief(told)).collect();
     let (key, state) = live.state(beat);
-    let waiting = [
+    let mut waiting = VecDeque::from([
         Event::default().event("state").data(&*state),
         Event::default()
             .event("history")
             .data(Value::Array(history).to_string()),
-    ];
+    ]);
+    if let Some(browsers) = stand(&**control)
+        && allowed(&**control, &headers, Product::Browsers).is_ok()
+    {
+        waiting.push_back(Event::default().event("browsers").data(&*browsers));
+    }
     let reader = Reader {
         live,
         headers,
         beats,
         shown: Some(key),
-        waiting: waiting.into(),
+        waiting,
         _place: place,
     };
     let events = stream::unfold(reader, |mut reader| async move {
@@ -423,6 +443,13 @@ impl Reader {
             }
             if let Some(figures) = beat.figures {
                 let event = Event::default().event("figures").data(figures.to_string());
+                self.waiting.push_back(event);
+            }
+            // Names of sessions are for those who may see sessions.
+            if let Some(browsers) = beat.browsers
+                && allowed(&**control, &self.headers, Product::Browsers).is_ok()
+            {
+                let event = Event::default().event("browsers").data(&*browsers);
                 self.waiting.push_back(event);
             }
         }

@@ -101,7 +101,7 @@ fn live(envelope: &RefOr<Schema>) -> OperationBuilder {
         .build();
     let events = ResponseBuilder::new()
         .description(
-            "Server-sent events: state (as get_state shows it) whenever it changes, history (the last ten minutes) once, figures each second",
+            "Server-sent events: state (as get_state shows it) whenever it changes, history (the last ten minutes) once, figures each second, and with them how browsers stand where there are some",
         )
         .content("text/event-stream", events)
         .build();

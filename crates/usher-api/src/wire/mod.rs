@@ -9,6 +9,7 @@
 
 pub mod affinity;
 pub mod balancers;
+pub mod browsers;
 pub mod explain;
 pub mod monitor_groups;
 pub mod monitors;

@@ -9,10 +9,12 @@ use usher_core::id::Id;
 use usher_core::snapshot::{PoolView, Snapshot};
 use usher_core::time::Wall;
 
+use super::browsers::BrowserPool;
 use super::explain::{Surroundings, number};
 use super::rooms::{RoomStatus, status_word};
 
-/// The `result` of `GET /client/v4/usher/state`, at `now`; `room` tells how a waiting room stands.
+/// The `result` of `GET /client/v4/usher/state`, at `now`; `room` tells how a waiting room stands,
+/// `browsers` are those of each region.
 ///
 /// Sections of features that are off are empty lists.
 #[must_use]
@@ -20,6 +22,7 @@ pub fn state(
     snapshot: &Snapshot,
     around: &impl Surroundings,
     room: &dyn Fn(Id) -> Option<RoomStatus>,
+    browsers: &[BrowserPool],
     (version, uptime): (&str, Duration),
     now: Wall,
 ) -> Value {
@@ -81,6 +84,7 @@ pub fn state(
         told
     });
     let rooms: Value = rooms.collect();
+    let browsers: Value = browsers.iter().map(|pool| pool.told(now)).collect();
     json!({
         "node": catalog.draft().node.name,
         "version": version,
@@ -89,7 +93,7 @@ pub fn state(
         "load_balancers": balancers,
         "pools": pools,
         "rooms": rooms,
-        "browsers": [],
+        "browsers": browsers,
     })
 }
 

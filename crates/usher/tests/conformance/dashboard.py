@@ -439,7 +439,7 @@ async def lose(page):
 
 
 PLACES = ["/", "/load-balancers", "/pools", "/monitors", "/explain", "/events", "/audit", "/tokens",
-          "/rooms", "/monitors/new", "/monitors/groups/new", "/pools/new", "/load-balancers/new", "/rooms/new"]
+          "/rooms", "/browsers", "/monitors/new", "/monitors/groups/new", "/pools/new", "/load-balancers/new", "/rooms/new"]
 
 FORMS = [(width, height, scheme) for width, height in ((1280, 800), (390, 844)) for scheme in ("light", "dark")]
 

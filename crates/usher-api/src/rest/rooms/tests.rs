@@ -18,6 +18,7 @@ use super::*;
 use crate::access::{Access, Permission, Secret, Token};
 use crate::rest::{App, Declared, Desired, Letter};
 use crate::server::{Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View};
+use crate::wire::browsers::BrowserPool;
 use crate::wire::reader::declared;
 use crate::wire::rooms::RoomStatus;
 use std::sync::Arc;
@@ -95,6 +96,9 @@ impl Control for Here {
             wait_max: Some(Duration::from_secs(90)),
             ..RoomStatus::default()
         })
+    }
+    fn browsers(&self) -> Arc<Vec<BrowserPool>> {
+        Arc::default()
     }
     fn figures(&self) -> Figures {
         Figures::default()
