@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use usher_browsers::host::wire::{Ask, Beats, Hello, Listed, VERSION, phase};
 use usher_browsers::host::{Caller, CallerFault, Watching};
@@ -49,7 +49,7 @@ pub struct Agent {
     /// What its browsers are.
     pub stock: Stock,
     /// How many are to be ready, together with those that are starting.
-    pub ready: u32,
+    pub ready: watch::Receiver<u32>,
 }
 
 /// Why it has to be begun anew.
@@ -102,7 +102,8 @@ impl Agent {
         // In a task of its own, for half a heartbeat must not be dropped; it ends with the channel.
         tokio::spawn(listen(watching, heard));
         self.hosts.found(self.region, known.of.0, &self.socket);
-        let ready = self.ready;
+        let mut wanted = self.ready.clone();
+        let ready = *wanted.borrow_and_update();
         let () = known.caller.ask(&Ask::Want { ready }).await?;
         *silent = false;
         let mut lists = interval(RECONCILE_EVERY);
@@ -115,6 +116,10 @@ impl Agent {
                 told = beats.recv() => {
                     let told = told.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
                     self.hear(&mut known, &told).await?;
+                }
+                Ok(()) = wanted.changed() => {
+                    let ready = *wanted.borrow_and_update();
+                    let () = known.caller.ask(&Ask::Want { ready }).await?;
                 }
                 _ = lists.tick() => self.compare(&mut known).await?,
                 // A node without browsers has no heartbeat.

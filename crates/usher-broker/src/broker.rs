@@ -1,6 +1,7 @@
 //! What brokers are asked, and what all requests of one have in common.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ pub(crate) struct Shared {
     /// Where the limits of accounts are kept: the first region's pool.
     pub(crate) home: Arc<dyn Pool>,
     pub(crate) queue: Arc<Queue>,
-    settings: Settings,
+    ready_wanted: AtomicU32,
     /// What is ready in each region, by stock, when it was last looked up.
     ready: Mutex<BTreeMap<(u16, Stock), u32>>,
     /// Sessions that are not in their account's home.
@@ -110,7 +111,7 @@ impl Broker {
         let shared = Arc::new(Shared {
             home,
             queue: Queue::new(),
-            settings,
+            ready_wanted: AtomicU32::new(settings.ready_wanted),
             ready: Mutex::default(),
             abroad: Mutex::default(),
             regions,
@@ -149,6 +150,11 @@ impl Broker {
         tokio::spawn(lead.run());
         let draw = chance::draw();
         told.await.unwrap_or(Err(Refusal::Capacity { draw }))
+    }
+
+    /// So many browsers of each stock are meant to be ready from now on; see [`Settings`].
+    pub fn want(&self, ready: u32) {
+        self.shared.ready_wanted.store(ready, Ordering::Relaxed);
     }
 
     /// Who waits.
@@ -268,9 +274,9 @@ impl Shared {
                 }
             }
         }
+        let wanted = self.ready_wanted.load(Ordering::Relaxed);
         for (stock, (ready, size)) in all {
-            self.queue
-                .stands(stock, ready, size, self.settings.ready_wanted);
+            self.queue.stands(stock, ready, size, wanted);
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use usher_browsers::host::wire::{Ask, Held};
 use usher_browsers::host::{Caller, CallerFault};
 use usher_core::lease::close::CloseReason;
@@ -15,10 +16,13 @@ use usher_core::lease::{BrowserId, Epoch, NodeId};
 
 use crate::ask::{Node, Work};
 
+/// How long a host is waited for that no agent has found yet.
+const FOUND_MAX: Duration = Duration::from_secs(5);
+
 /// The hosts that agents of this process speak to.
 #[derive(Debug, Default)]
 pub struct Hosts {
-    sockets: Mutex<BTreeMap<(u16, NodeId), PathBuf>>,
+    sockets: watch::Sender<BTreeMap<(u16, NodeId), PathBuf>>,
     /// Browsers whose end somebody wants to hear of.
     endings: Mutex<HashMap<BrowserId, watch::Sender<Option<CloseReason>>>>,
 }
@@ -31,15 +35,24 @@ fn whole<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Hosts {
     /// The host of a node is reached here from now on.
     pub(crate) fn found(&self, region: u16, node: NodeId, socket: &Path) {
-        whole(&self.sockets).insert((region, node), socket.to_owned());
+        self.sockets.send_if_modified(|sockets| {
+            let before = sockets.insert((region, node), socket.to_owned());
+            before.is_none_or(|before| before != socket)
+        });
     }
 
-    /// A connection to the host of a node.
+    /// A connection to the host of a node. One that no agent has found yet is waited for: a process
+    /// that has just started is asked for sessions that are older than itself.
     ///
     /// # Errors
     /// It is not known, or not there.
     pub(crate) async fn call(&self, region: u16, node: NodeId) -> Result<Caller, CallerFault> {
-        let socket = whole(&self.sockets).get(&(region, node)).cloned();
+        let mut sockets = self.sockets.subscribe();
+        let known = sockets.wait_for(|sockets| sockets.contains_key(&(region, node)));
+        let socket = match timeout(FOUND_MAX, known).await {
+            Ok(Ok(sockets)) => sockets.get(&(region, node)).cloned(),
+            Ok(Err(_)) | Err(_) => None,
+        };
         let socket = socket.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
         Ok(Caller::connect(&socket).await?)
     }

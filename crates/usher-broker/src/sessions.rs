@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 use usher_cdp::session::{Asked, Body, Close, JoinFault, Line};
 use usher_cdp::{Ended, Gate, Part, Session};
@@ -54,6 +54,8 @@ pub struct Sessions {
     pools: Vec<Arc<dyn Pool>>,
     hosts: Arc<Hosts>,
     carried: Mutex<HashMap<SessionId, Arc<Carried>>>,
+    /// Clients that are connected.
+    clients: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +95,7 @@ pub(crate) struct Joined {
     place: Place,
     carried: Arc<Carried>,
     alone: bool,
+    counted: Counted,
 }
 
 impl Joined {
@@ -107,6 +110,7 @@ impl Joined {
             place: self.place,
             carried: self.carried,
             alone: self.alone,
+            _counted: self.counted,
         };
         (self.line, left)
     }
@@ -118,6 +122,24 @@ pub(crate) struct Left {
     place: Place,
     carried: Arc<Carried>,
     alone: bool,
+    _counted: Counted,
+}
+
+/// One client, for as long as it lives.
+#[derive(Debug)]
+struct Counted(watch::Sender<usize>);
+
+impl Counted {
+    fn one(clients: &watch::Sender<usize>) -> Counted {
+        clients.send_modify(|count| *count += 1);
+        Counted(clients.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Sessions {
@@ -128,7 +150,21 @@ impl Sessions {
             pools,
             hosts,
             carried: Mutex::default(),
+            clients: watch::Sender::new(0),
         })
+    }
+
+    /// How many clients are connected here.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        *self.clients.borrow()
+    }
+
+    /// Waits until no client is.
+    pub async fn quiet(&self) {
+        let mut clients = self.clients.subscribe();
+        // The sender is ours.
+        let _ended = clients.wait_for(|count| *count == 0).await;
     }
 
     /// Where hosts are found.
@@ -189,6 +225,7 @@ impl Sessions {
                 });
             }
         };
+        let counted = Counted::one(&self.clients);
         let mut clients = carried.clients.lock().await;
         *clients += 1;
         self.tell(place, Some(ConnectionId(chance::name()))).await;
@@ -198,6 +235,7 @@ impl Sessions {
             place,
             carried,
             alone,
+            counted,
         })
     }
 

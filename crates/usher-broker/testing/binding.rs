@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use usher_broker::wire::binding::Binding;
 use usher_broker::wire::{Account, Front};
 use usher_broker::{Agent, Broker, Hosts, Region, Sessions, Settings, reap};
@@ -93,7 +93,7 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
         name: "here".to_owned(),
         socket,
         stock: Stock::default(),
-        ready: 1,
+        ready: watch::channel(1).1,
     };
     tokio::spawn(agent.run());
     tokio::spawn(reap(Arc::clone(&pool), 0, Arc::clone(&hosts)));

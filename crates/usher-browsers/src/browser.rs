@@ -167,6 +167,12 @@ impl Launcher {
         warnings
     }
 
+    /// The way out of its browsers' networks.
+    #[must_use]
+    pub fn exit(&self) -> &dyn Exit {
+        self.exit.as_ref()
+    }
+
     /// Everything that was said of the machine.
     #[must_use]
     pub fn settings(&self) -> &Settings {

@@ -1,5 +1,6 @@
 //! The egress proxy as the way out of a browser's network.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -19,6 +20,10 @@ impl Exit for Egress {
             }
         });
         Box::new(Passage { exit, serving })
+    }
+
+    fn own(&self, listeners: Vec<SocketAddr>) {
+        self.own_listeners(listeners);
     }
 }
 

@@ -5,6 +5,7 @@
 //! made in, whoever accepts from it. So the egress proxy serves browsers without a relay between,
 //! and knows whose connection it is by the listener that it came from.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -18,6 +19,9 @@ pub trait Exit: Send + Sync {
     /// A browser is there; what it connects to `listener` for is to be served until the way is
     /// dropped.
     fn open(&self, browser: BrowserId, listener: TcpListener) -> Box<dyn Way>;
+
+    /// Where this installation itself listens, from now on: no browser gets there.
+    fn own(&self, _listeners: Vec<SocketAddr>) {}
 }
 
 /// One browser's way out. Dropping it cuts all of its connections.

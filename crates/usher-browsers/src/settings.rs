@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How browsers are run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,6 +80,11 @@ pub struct Settings {
     pub launches_max: u32,
     /// What one browser may use.
     pub caps: Caps,
+    /// How long the host goes on without a question, when no session is on it. Default `None`: until
+    /// it is told to end.
+    pub alone_max: Option<Duration>,
+    /// Tells hosts apart that were started in other ways. Default empty.
+    pub mark: String,
 }
 
 /// The user and group called `nobody`, when nothing else is said.
@@ -88,11 +94,7 @@ impl Settings {
     /// The defaults for a host in `folder` whose `listen` command calls [`crate::listen`].
     #[must_use]
     pub fn new(folder: PathBuf, listen: Vec<OsString>) -> Settings {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let caps = Caps::default();
-        let by_memory = available_bytes().map_or(u64::MAX, |bytes| bytes / caps.memory_bytes);
-        let by_cores = u64::from(cores.saturating_mul(5) / 2);
         Settings {
             kind: Kind::default(),
             insecure_single_tenant: false,
@@ -100,13 +102,29 @@ impl Settings {
             folder,
             listen,
             user: NOBODY,
-            slots: u32::try_from(by_memory.min(by_cores))
-                .unwrap_or(u32::MAX)
-                .max(1),
-            launches_max: (cores / 2).max(1),
+            slots: slots(),
+            launches_max: (cores() / 2).max(1),
             caps,
+            alone_max: None,
+            mark: String::new(),
         }
     }
+}
+
+/// How many browsers cores and memory of this machine allow; at least 1.
+#[must_use]
+pub fn slots() -> u32 {
+    let caps = Caps::default();
+    let by_memory = available_bytes().map_or(u64::MAX, |bytes| bytes / caps.memory_bytes);
+    let by_cores = u64::from(cores().saturating_mul(5) / 2);
+    u32::try_from(by_memory.min(by_cores))
+        .unwrap_or(u32::MAX)
+        .max(1)
+}
+
+fn cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
 /// Memory that the machine could still give, in bytes.

@@ -39,6 +39,7 @@ use usher_rooms::route::Ambiguous;
 use usher_store::Revision;
 
 use crate::attempts::Attempts;
+use crate::browsers::Browsers;
 use crate::pins::Presented;
 use crate::probes::Probes;
 use crate::rooms::{self, RoomMetrics, Standing};
@@ -63,6 +64,7 @@ pub(crate) struct Shared {
     reloads: Arc<Reloads>,
     sessions: Arc<Sessions>,
     rooms: Arc<ArcSwap<Standing>>,
+    browsers: Arc<Browsers>,
     sign_ins: Arc<SignIns>,
     registry: Mutex<Registry>,
 }
@@ -73,6 +75,7 @@ pub(crate) struct Services {
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) sign_ins: SignIns,
     pub(crate) rooms: Arc<ArcSwap<Standing>>,
+    pub(crate) browsers: Arc<Browsers>,
 }
 
 /// Configurations that came after the first.
@@ -118,6 +121,7 @@ impl Shared {
             reloads,
             sessions,
             rooms: services.rooms,
+            browsers: services.browsers,
             sign_ins: Arc::new(services.sign_ins),
             registry: Mutex::new(registry),
         })
@@ -365,6 +369,7 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("reloads", &self.reloads)
+            .field("browsers", &self.browsers)
             .finish_non_exhaustive()
     }
 }

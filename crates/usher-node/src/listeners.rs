@@ -33,10 +33,12 @@ pub enum Part {
     Https,
     /// The control API.
     Api,
+    /// Browsers, for Workers.
+    Binding,
 }
 
 impl Part {
-    const ALL: [Part; 3] = [Part::Http, Part::Https, Part::Api];
+    const ALL: [Part; 4] = [Part::Http, Part::Https, Part::Api, Part::Binding];
 
     /// The word for it in the start-up lines, and towards another process.
     pub(crate) const fn word(self) -> &'static str {
@@ -44,6 +46,7 @@ impl Part {
             Part::Http => "http",
             Part::Https => "https",
             Part::Api => "api",
+            Part::Binding => "binding",
         }
     }
 
@@ -62,7 +65,7 @@ impl Part {
         match self {
             Part::Http => Some(Scheme::Http),
             Part::Https => Some(Scheme::Https),
-            Part::Api => None,
+            Part::Api | Part::Binding => None,
         }
     }
 }

@@ -36,9 +36,11 @@ use usher_edge::probe::{self, Prober};
 use usher_edge::resolve::{self, Addresses, Lookup};
 use usher_edge::seal::Keys;
 use usher_edge::tls::{Certificates, ClientConfigs, FileFault, KeyPair, TrustProfile};
+use usher_pool::PoolError;
 use usher_rooms::journal::JournalFault;
 use usher_store::{Revision, StoreError};
 
+use crate::browsers;
 use crate::control::{Services, Shared};
 use crate::drive::{Drive, INPUTS_MAX, NewCatalog};
 use crate::handover::{Bequest, Estate, HandoverError, Heir, Predecessor, Program, Successor};
@@ -109,6 +111,35 @@ pub enum StartError {
     /// What the file declares contradicts what the store keeps.
     #[error("the file and the store contradict each other: {}", .0.join("; "))]
     Contradiction(Vec<String>),
+    /// The listener of the binding cannot be opened.
+    #[error("browsers.listen {address} cannot be opened; choose a free address, or port 0")]
+    Binding {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder of browsers cannot be made.
+    #[error("browsers: folder {} cannot be made", .path.display())]
+    BrowsersFolder {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A pool of browsers cannot be opened.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// Browsers have no threads to be served on.
+    #[error("start the threads of the browsers")]
+    Browsers(#[source] io::Error),
+    /// The file says otherwise which browsers there are.
+    #[error(
+        "browsers changed in what hosts are started with: restart to have other regions, backends, hosts or numbers of browsers"
+    )]
+    BrowsersMoved,
     /// The workers cannot be started.
     #[error(transparent)]
     Workers(#[from] http::StartError),
@@ -123,6 +154,7 @@ impl StartError {
             StartError::Files(_)
                 | StartError::StoreMoved
                 | StartError::JournalMoved
+                | StartError::BrowsersMoved
                 | StartError::Contradiction(_)
         )
     }
@@ -136,6 +168,7 @@ pub struct Node {
     process: Process,
     wanted: Wanted,
     rooms: Keeper,
+    browsers: browsers::Keeper,
     seals: Seals,
     /// What of the store traffic is decided by.
     in_force: watch::Sender<Revision>,
@@ -159,7 +192,8 @@ pub struct Node {
 impl Node {
     /// Starts the front, the engine, the probes and the API. `places` tell the country of visitors;
     /// without, the node's own counts. `version` is shown to those who ask.
-    /// With the estate of another process, nothing is accepted until [`Node::take_over`].
+    /// With the estate of another process, nothing is accepted until [`Node::take_over`]. `program` is
+    /// what hosts of browsers are started with.
     ///
     /// Needs a tokio runtime; workers run on threads of their own.
     ///
@@ -170,13 +204,23 @@ impl Node {
         declared: Arc<Declared>,
         places: Option<Arc<Places>>,
         version: &'static str,
+        program: &Program,
         estate: Option<Estate>,
     ) -> Result<Node, StartError> {
         let journals = (process.journals()).map_or(Journals::Off, Journals::Folder);
         let clock = estate.as_ref().map_or(0, |estate| estate.rooms_clock);
         let rooms = Keeper::start(journals, estate.is_some(), clock);
         let rooms = rooms.map_err(StartError::Rooms)?;
-        let node = Node::open(process, declared, places, version, estate, rooms.clone()).await;
+        let browsers = browsers::Keeper::new(program.path());
+        let node = Node::open(
+            process,
+            declared,
+            places,
+            version,
+            estate,
+            (rooms.clone(), browsers),
+        );
+        let node = node.await;
         if node.is_err() {
             // Nobody came in: their journals say so.
             rooms.close().await;
@@ -190,7 +234,7 @@ impl Node {
         places: Option<Arc<Places>>,
         version: &'static str,
         estate: Option<Estate>,
-        rooms: Keeper,
+        (rooms, mut browsers): (Keeper, browsers::Keeper),
     ) -> Result<Node, StartError> {
         let began = crate::wall();
         let pid_file = pid_file(process.pid_file.as_deref())?;
@@ -213,9 +257,12 @@ impl Node {
             rooms_clock: _,
             sign_ins,
         } = estate.unwrap_or_default();
-        let (of_api, of_front): (Vec<_>, Vec<_>) = listeners
+        let (of_api, others): (Vec<_>, Vec<_>) = listeners
             .into_iter()
             .partition(|bequest| bequest.part == Part::Api);
+        let (of_binding, of_front): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|bequest| bequest.part == Part::Binding);
 
         let mut engine = Engine::new(crate::draw())
             .with_ready_timeout(process.ready_timeout)
@@ -309,6 +356,7 @@ impl Node {
                 webhooks,
                 sign_ins: SignIns::inherited(sign_ins.iter().map(String::as_str), plane.now()),
                 rooms: rooms.watch(),
+                browsers: browsers.shared(),
             },
             ready.clone(),
             reached,
@@ -326,12 +374,16 @@ impl Node {
             None => None,
         };
         shared.appear_as(origin(&process, api.as_ref()));
+        // Last: what it starts goes on by itself.
+        let of_binding = of_binding.into_iter().next();
+        taken.extend(browsers.start(&process, follows, of_binding).await?);
         let mut node = Node {
             plane,
             front,
             process,
             wanted,
             rooms,
+            browsers,
             seals,
             in_force,
             trusted,
@@ -348,6 +400,7 @@ impl Node {
             taken,
         };
         node.listening = node.open_listeners();
+        node.browsers.own(&node.listening);
         Ok(node)
     }
 
@@ -368,9 +421,10 @@ impl Node {
     ///
     /// # Errors
     /// That process does not wait any more. Nothing has been accepted.
-    pub fn take_over(&self, predecessor: &Predecessor) -> Result<(), HandoverError> {
+    pub fn take_over(&mut self, predecessor: &Predecessor) -> Result<(), HandoverError> {
         predecessor.ready(&self.taken)?;
         self.rooms.take_over();
+        self.browsers.take_over();
         self.front.open();
         self.api_open.send_replace(true);
         Ok(())
@@ -399,6 +453,8 @@ impl Node {
                 sockets: vec![socket],
             });
         }
+        let bequest = self.browsers.bequeath(listeners.len());
+        listeners.extend(bequest.map_err(HandoverError::Sockets)?);
         let (tell, known) = oneshot::channel();
         // The engine ends only with this node.
         let _ended = self.questions.send(tell).await;
@@ -430,10 +486,13 @@ impl Node {
             handover_grace,
         } = self.process.shutdown;
         let taken = self.listeners.numbered(|number| heir.listens(number));
+        let quiet = self.browsers.quiet();
         let drained = self.front.drain_beside(&taken, handover_grace).await;
         if let Some(api) = self.api.take() {
             api.close().await;
         }
+        // The other process waits for the pools.
+        self.browsers.let_go().await;
         // From here on every new connection is the other's.
         heir.release();
         let open = || connections(self.plane.ledger().connections());
@@ -447,6 +506,10 @@ impl Node {
             tracing::info!("stopping: {} open, up to {grace:?}", open());
             // Either way there is no time left after this.
             let _again = timeout(grace, hurry()).await;
+        };
+        let drained = async {
+            let (cut, _over) = tokio::join!(drained, timeout(handover_grace, quiet));
+            cut
         };
         let cut = tokio::select! {
             cut = drained => cut,
@@ -502,12 +565,17 @@ impl Node {
                 self.serve();
             }
         }
+        let grace = process.shutdown.grace;
+        self.browsers
+            .commit(prepared.browsers, &process, grace)
+            .await;
         self.wanted.declare(declared);
         self.shared.want(self.wanted.desired());
         self.trusted = trust::profiles(&catalog);
         self.enforce(catalog).await?;
         self.process = process;
         self.listening = self.open_listeners();
+        self.browsers.own(&self.listening);
         self.shared
             .reloads()
             .applied
@@ -642,6 +710,7 @@ impl Node {
         } else {
             Some(pid_file(process.pid_file.as_deref())?)
         };
+        let browsers = self.browsers.prepare(process).await?;
         let listeners = self.listeners.prepare(&self.front, &process.listen)?;
         Ok(Prospect {
             catalog,
@@ -650,23 +719,29 @@ impl Node {
             listeners,
             api,
             pid_file,
+            browsers,
         })
     }
 
     /// Stops accepting, lets requests and sockets finish up to `shutdown.grace` or until `now` is
     /// done, and ends.
-    pub async fn stop(self, now: impl Future<Output = ()>) {
+    pub async fn stop(mut self, now: impl Future<Output = ()>) {
         self.shared.begin_stop();
         let grace = self.process.shutdown.grace;
         let open = || connections(self.plane.ledger().connections());
         tracing::info!("stopping: {} open, up to {grace:?}", open());
+        let drained = async {
+            let (cut, ()) = tokio::join!(self.front.drain(grace), self.browsers.drain(grace));
+            cut
+        };
         tokio::select! {
-            cut = self.front.drain(grace) => match cut {
+            cut = drained => match cut {
                 0 => tracing::info!("stopped: all connections ended"),
                 cut => tracing::warn!("grace over: {} cut", connections(cut)),
             },
             () = now => tracing::warn!("second signal: {} cut", open()),
         }
+        self.browsers.close().await;
         self.rooms.close().await;
         self.wanted.release().await;
         self.end();
@@ -681,7 +756,12 @@ impl Node {
             part: Part::Api,
             address: api.address,
         });
-        self.listeners.listening().chain(api).collect()
+        let binding = self.browsers.listening();
+        self.listeners
+            .listening()
+            .chain(api)
+            .chain(binding)
+            .collect()
     }
 }
 
@@ -731,6 +811,7 @@ struct Prospect {
     api: Option<Option<ApiServer>>,
     /// `None`: as before.
     pid_file: Option<Option<PidFile>>,
+    browsers: browsers::Prepared,
 }
 
 /// The files that a configuration names, read.

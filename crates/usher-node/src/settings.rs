@@ -5,11 +5,16 @@
 //! fills it has checked it, so the node takes every value as it stands. Paths are absolute or
 //! relative to the working directory of the process by the time they get here.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use usher_api::access::{Secret, Token};
+use usher_browsers::settings::Kind;
+use usher_core::lease::limits::{AccountKind, Limits};
+use usher_core::region::Region;
 use usher_edge::http;
 use usher_edge::tls::KeyPair;
 pub use usher_store::Place;
@@ -35,6 +40,10 @@ pub struct Process {
     pub journal: bool,
     /// Whether notifications may be posted to private addresses. Default false.
     pub post_privately: bool,
+    /// Browsers for those who ask over a network. Default none.
+    pub browsers: Option<Browsers>,
+    /// Who may have browsers, and how many; one of them is called `default`.
+    pub accounts: Vec<Account>,
     /// One line for each finished request. `None`: none is written. Default: JSON to stdout.
     pub access_log: Option<AccessLog>,
     /// How the process ends.
@@ -50,14 +59,21 @@ impl Process {
     /// Whether anybody could reach it.
     #[must_use]
     pub fn listens(&self) -> bool {
-        self.listen != Listen::default() || self.api.is_some()
+        let binding = self.browsers.as_ref().and_then(|it| it.listen);
+        self.listen != Listen::default() || self.api.is_some() || binding.is_some()
+    }
+
+    /// The folder that the store is in.
+    #[must_use]
+    pub fn beside_store(&self) -> Option<PathBuf> {
+        let Place::Sqlite(database) = self.store.as_ref()?;
+        Some(database.parent().unwrap_or(Path::new(".")).to_owned())
     }
 
     /// The folder where waiting rooms write; `None` when they keep everything in memory.
     #[must_use]
     pub fn journals(&self) -> Option<PathBuf> {
-        let Place::Sqlite(database) = self.store.as_ref().filter(|_| self.journal)?;
-        let beside = database.parent().unwrap_or(Path::new("."));
+        let beside = self.beside_store().filter(|_| self.journal)?;
         Some(beside.join("live"))
     }
 }
@@ -73,6 +89,8 @@ impl Default for Process {
             store: None,
             journal: true,
             post_privately: false,
+            browsers: None,
+            accounts: vec![Account::new("default")],
             access_log: Some(AccessLog::default()),
             shutdown: Shutdown::default(),
             pid_file: None,
@@ -154,6 +172,70 @@ impl Default for Shutdown {
         Shutdown {
             grace: Duration::from_secs(30),
             handover_grace: Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+/// Browsers as a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Browsers {
+    /// Where Workers come in. Port 0 takes a free port. Default none.
+    pub listen: Option<SocketAddr>,
+    /// Says that one tenant owns every session, who is trusted with this machine: without it
+    /// [`Kind::Process`] is refused. Default false.
+    pub insecure_single_tenant: bool,
+    /// The browser's program. Default: where Debian puts it.
+    pub chromium: Option<PathBuf>,
+    /// Where pools keep their files, and hosts their folders.
+    pub folder: PathBuf,
+    /// What each region has; at least one.
+    pub pools: BTreeMap<Region, BrowserPool>,
+}
+
+/// The browsers of one region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrowserPool {
+    /// How they are run. Default in a sandbox.
+    pub backend: Kind,
+    /// How many are kept ready at least. Range 0..=1000, default 2, or `max` where that is less.
+    pub min_ready: u32,
+    /// How many are kept ready at most, not below `min_ready`. Default: as many as there may be.
+    pub max_ready: Option<u32>,
+    /// How many there may be together, 1..=1000. Default: what cores and memory allow.
+    pub max: Option<u32>,
+    /// The socket of a host that somebody else has started. Default: one is started here.
+    pub socket: Option<PathBuf>,
+}
+
+/// Somebody who may have browsers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Account {
+    /// Unique among all.
+    pub name: String,
+    /// What it pays for. Default what it uses.
+    pub kind: AccountKind,
+    /// What its Workers show, at least 16 characters. Default none: it has no binding.
+    pub secret: Option<Secret>,
+    /// Networks that would be denied and are open for its browsers. Default none.
+    pub allow_private: Vec<IpNet>,
+    /// How often it is served in a round of the line. Range 1..=1000, default by kind.
+    pub weight: u32,
+    /// What it may have. Default by kind.
+    pub limits: Limits,
+}
+
+impl Account {
+    /// The defaults.
+    #[must_use]
+    pub fn new(name: &str) -> Account {
+        let kind = AccountKind::Paygo;
+        Account {
+            name: name.to_owned(),
+            kind,
+            secret: None,
+            allow_private: Vec::new(),
+            weight: kind.weight(),
+            limits: Limits::of(kind),
         }
     }
 }

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use tokio::signal::unix::{SignalKind, signal};
 use usher_browsers::settings::{Kind, Settings};
-use usher_node::browsers::{HostFault, host};
+use usher_node::browsers::{HostFault, Manner, host};
 
 use crate::Ending;
+use crate::run::start_log;
 use crate::terminal::{complain, say};
 
 /// The word for what runs in a browser's own network.
@@ -21,6 +23,9 @@ pub(crate) struct Arguments {
     /// The folder of the host: its socket, and what browsers need on disk
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
+    /// Leave the terminal and the process group of whoever starts it
+    #[arg(long)]
+    apart: bool,
     /// How browsers are run: sandbox or process
     #[arg(long, value_name = "WORD", default_value = "sandbox", value_parser = kind)]
     backend: Kind,
@@ -30,6 +35,12 @@ pub(crate) struct Arguments {
     /// How many browsers there may be; by default what cores and memory allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
+    /// The browser's program; by default where Debian puts it
+    #[arg(long, value_name = "PATH")]
+    chromium: Option<PathBuf>,
+    /// End after that many seconds without a question, when no session is open; by default never
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    alone_max: Option<u32>,
     /// Where this installation listens for what no page is to reach; any number of times
     #[arg(long, value_name = "ADDRESS")]
     own: Vec<SocketAddr>,
@@ -50,11 +61,23 @@ pub(crate) fn browser_host(arguments: Arguments) -> Ending {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    start_log();
+    if arguments.apart {
+        // Fails only for who leads a group, and so has left already.
+        let _led = rustix::process::setsid();
+    }
     let listen = vec![std::env::current_exe()?.into(), LISTEN.into()];
+    let manner = Manner {
+        backend: arguments.backend,
+        insecure_single_tenant: arguments.insecure_single_tenant,
+        max: arguments.max,
+        chromium: arguments.chromium,
+        alone_max: (arguments.alone_max).map(|seconds| Duration::from_secs(seconds.into())),
+    };
     let mut settings = Settings::new(arguments.folder, listen);
-    settings.kind = arguments.backend;
-    settings.insecure_single_tenant = arguments.insecure_single_tenant;
-    settings.slots = arguments.max.unwrap_or(settings.slots);
+    // The file that runs, also when another one has its name by now.
+    settings.mark = manner.mark(Path::new("/proc/self/exe"))?;
+    manner.apply(&mut settings);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

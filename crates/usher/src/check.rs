@@ -4,10 +4,9 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use usher_core::catalog::Draft;
 
 use crate::Ending;
-use crate::config::{self, Faults};
+use crate::config::{self, Faults, Loaded};
 use crate::terminal::{say_all, shown};
 
 /// Example: `usher check --config usher.yaml`
@@ -30,7 +29,7 @@ pub(crate) fn check(arguments: &Arguments) -> Ending {
     for warning in &loaded.warnings {
         complain_bare(&format!("warning: {warning}"));
     }
-    say_all([format_args!("ok: {}", summary(loaded.catalog.draft()))])
+    say_all([format_args!("ok: {}", summary(&loaded))])
 }
 
 impl Faults {
@@ -66,7 +65,14 @@ fn complain_bare(line: &str) {
     let _closed = writeln!(io::stderr().lock(), "{}", shown(line));
 }
 
-fn summary(draft: &Draft) -> String {
+fn summary(loaded: &Loaded) -> String {
+    let draft = loaded.catalog.draft();
+    let browsers = loaded.process.browsers.as_ref();
+    let regions = browsers.map_or(0, |browsers| browsers.pools.len());
+    let of_browsers = [
+        (regions, "browser pool"),
+        (loaded.process.accounts.len(), "account"),
+    ];
     let endpoints = draft.pools.iter().map(|pool| pool.endpoints.len()).sum();
     let counts = [
         (draft.zones.len(), "zone"),
@@ -80,5 +86,7 @@ fn summary(draft: &Draft) -> String {
     let counted = |(count, what): (usize, &str)| {
         format!("{count} {what}{}", if count == 1 { "" } else { "s" })
     };
-    counts.map(counted).join(", ")
+    let of_browsers = of_browsers.into_iter().filter(|_| regions > 0);
+    let counts: Vec<String> = counts.into_iter().chain(of_browsers).map(counted).collect();
+    counts.join(", ")
 }

@@ -48,7 +48,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     start_log();
     gather_entropy();
-    let program = Program::of_this_process();
     let Some(config) = &arguments.config else {
         let upstream = match Upstream::read(&arguments.upstream, &|name| std::env::var(name).ok()) {
             Ok(upstream) => upstream,
@@ -68,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
         let loaded = file.load().map_err(|faults| faults.ending())?;
         let predecessor = Predecessor::meet();
         let role = Role {
-            file: Some((file, program)),
+            file: Some(file),
             predecessor: predecessor.map_err(|error| Ending::Environment(anyhow!(error)))?,
             ready_fd: arguments.ready_fd,
         };
@@ -90,9 +89,8 @@ fn gather_entropy() {
 /// What a node is, beside its configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Role {
-    /// The file to be read again, and how to start another process with it. Without, the node never
-    /// changes and is never followed.
-    file: Option<(File, Program)>,
+    /// The file to be read again. Without, the node never changes and is never followed.
+    file: Option<File>,
     /// Who served before, and what it leaves.
     predecessor: Option<(Predecessor, Estate)>,
     ready_fd: Option<i32>,
@@ -132,6 +130,7 @@ async fn live(
     let unheard =
         |error: std::io::Error| Ending::Environment(anyhow!(error).context("listen to signals"));
     let mut calls = Calls::new().map_err(unheard)?;
+    let program = Program::of_this_process();
     let (loaded, role) = prepare()?;
     let mut ends = Ends::new().map_err(unheard)?;
     let Role {
@@ -147,7 +146,14 @@ async fn live(
     }
     let places = loaded.places.map(|(_, places)| places);
     let version = env!("CARGO_PKG_VERSION");
-    let started = Node::start(loaded.process, loaded.declared, places, version, estate);
+    let started = Node::start(
+        loaded.process,
+        loaded.declared,
+        places,
+        version,
+        &program,
+        estate,
+    );
     let mut node = started.await.map_err(start_failed)?;
     for listening in node.listening() {
         unless_said(say(format_args!("listening {listening}")));
@@ -165,7 +171,7 @@ async fn live(
         tokio::select! {
             () = node.ready(), if !ready => {
                 if let Some(predecessor) = predecessor.take() {
-                    take_over(&node, predecessor).await?;
+                    take_over(&mut node, predecessor).await?;
                 }
                 ready = true;
                 node.serve();
@@ -181,13 +187,13 @@ async fn live(
                 }
             }
             _ = calls.hangup.recv(), if successor.is_none() => {
-                if let Some((file, _)) = &mut file {
+                if let Some(file) = &mut file {
                     file.watch.catch_up();
                     reload(&mut node, file, &notify, ready).await;
                 }
             }
             _ = due.tick(), if successor.is_none() => {
-                if let Some((file, _)) = &mut file && file.watch.settled_change() {
+                if let Some(file) = &mut file && file.watch.settled_change() {
                     reload(&mut node, file, &notify, ready).await;
                 }
             }
@@ -196,8 +202,8 @@ async fn live(
                 (None, _) => refuse("there is no configuration file to start another process with"),
                 (Some(_), Some(other)) => refuse(&format!("process {} is coming up", other.pid())),
                 (Some(_), None) if !ready => refuse("this process is not ready itself"),
-                (Some((_, program)), None) => {
-                    successor = hand_over(&node, program).await;
+                (Some(_), None) => {
+                    successor = hand_over(&node, &program).await;
                     if successor.is_none() {
                         changes = reclaim(&mut node).await;
                     }
@@ -249,7 +255,7 @@ fn unless_said(said: Result<(), Ending>) {
 }
 
 /// Takes the place of the process that started this one for it.
-async fn take_over(node: &Node, predecessor: Predecessor) -> Result<(), Ending> {
+async fn take_over(node: &mut Node, predecessor: Predecessor) -> Result<(), Ending> {
     node.take_over(&predecessor)
         .map_err(|error| Ending::Environment(anyhow!(error)))?;
     // It answers at once, unless it is gone; a thread that waits for it has a bound.

@@ -4,6 +4,7 @@
 //! path alone says what is meant, and a secret that the runtime adds says whose it is.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -55,10 +56,12 @@ impl Binding {
         self.accounts.store(Arc::new(accounts));
     }
 
-    /// Serves `listener` until `stop`. Connections to browsers that are under way go on.
+    /// Serves `listener` until `stop`, and then what is under way to its end, but for WebSockets,
+    /// which go on by themselves. Whoever drops this cuts the rest.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: impl Future<Output = ()>) {
         tokio::pin!(stop);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let (ends, ended) = watch::channel(());
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
@@ -67,14 +70,14 @@ impl Binding {
                 (permit, listener.accept().await)
             };
             let (permit, accepted) = tokio::select! {
-                () = &mut stop => return,
+                () = &mut stop => break,
                 accepted = accepted => accepted,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let binding = Arc::clone(&self);
+                    let (binding, ended) = (Arc::clone(&self), ended.clone());
                     connections.spawn(async move {
-                        binding.converse(stream).await;
+                        binding.converse(stream, ended).await;
                         drop(permit);
                     });
                 }
@@ -84,9 +87,11 @@ impl Binding {
                 }
             }
         }
+        drop((listener, ends));
+        while connections.join_next().await.is_some() {}
     }
 
-    async fn converse(self: Arc<Self>, stream: TcpStream) {
+    async fn converse(self: Arc<Self>, stream: TcpStream, mut ended: watch::Receiver<()>) {
         let _ = stream.set_nodelay(true);
         let service = service_fn(|request| {
             let binding = Arc::clone(&self);
@@ -97,7 +102,16 @@ impl Binding {
             .header_read_timeout(HEAD_MAX)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
-        if let Err(error) = served.await {
+        let mut served = pin!(served);
+        let served = tokio::select! {
+            served = &mut served => served,
+            // Nothing is ever said but that it ends.
+            _ = ended.changed() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = served {
             tracing::debug!(%error, "a connection to the browser binding ended early");
         }
     }

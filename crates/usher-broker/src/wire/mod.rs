@@ -91,6 +91,18 @@ impl Front {
         Front { broker, sessions }
     }
 
+    /// Who gives the browsers away.
+    #[must_use]
+    pub const fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The sessions that are talked to.
+    #[must_use]
+    pub const fn carried(&self) -> &Arc<Sessions> {
+        &self.sessions
+    }
+
     /// Answers a request whose path is `path` below the surface's prefix, without the `/` before
     /// it. One that stands at the end means nothing.
     pub async fn answer<B>(&self, caller: Caller, path: &str, request: Request<B>) -> Response<Said>

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use super::door::hung_up;
 use super::wire::{Answer, Ask, Beats, Held, read_frame, write_frame};
 use crate::page::Screenshot;
 
@@ -77,6 +78,11 @@ impl Caller {
         let order = Box::new(order);
         let _: usize = self.ask(&Ask::Screenshot { held, order }).await?;
         self.frame().await
+    }
+
+    /// Waits until the host has gone. Not while it is asked something.
+    pub async fn gone(&self) {
+        hung_up(&self.stream).await;
     }
 
     /// Heartbeats from here on.

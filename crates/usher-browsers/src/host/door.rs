@@ -185,7 +185,7 @@ impl Visit {
 
 /// Waits until the other end has closed. Bytes that it sends meanwhile are not expected, and count
 /// as that.
-async fn hung_up(stream: &UnixStream) {
+pub(super) async fn hung_up(stream: &UnixStream) {
     // That it was readable once may be old news.
     while stream.readable().await.is_ok() {
         match stream.try_read(&mut [0]) {

@@ -86,6 +86,7 @@ pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Resu
         failed_pause: Duration::ZERO,
         launch_from: Mono::ZERO,
         beat_at: Mono::ZERO,
+        asked_at: Mono::ZERO,
         changed: false,
     };
     let accepting = tokio::spawn(door::accept(listener, asked, beats));
@@ -115,6 +116,8 @@ struct Agent {
     failed_pause: Duration,
     launch_from: Mono,
     beat_at: Mono,
+    /// When it was last asked something.
+    asked_at: Mono,
     changed: bool,
 }
 
@@ -144,10 +147,13 @@ impl Agent {
                     self.core.end_all(CloseReason::SessionEvicted, self.now());
                 }
                 Some(told) = news.recv() => self.hear(told),
-                Some(asked) = questions.recv() => match asked {
-                    Asked::Plain(ask, answer) => self.answer(ask, answer),
-                    Asked::Ear(held, answer) => {
-                        let _ = answer.send(self.ear(held));
+                Some(asked) = questions.recv() => {
+                    self.asked_at = self.now();
+                    match asked {
+                        Asked::Plain(ask, answer) => self.answer(ask, answer),
+                        Asked::Ear(held, answer) => {
+                            let _ = answer.send(self.ear(held));
+                        }
                     }
                 },
                 () = due => {}
@@ -164,7 +170,23 @@ impl Agent {
         if self.launch_from > self.now() && self.is_short() {
             next = next.min(self.launch_from);
         }
+        if let Some(alone) = self.alone_at().filter(|_| !self.draining) {
+            next = next.min(alone);
+        }
         next
+    }
+
+    /// When nobody has asked anything for too long.
+    fn alone_at(&self) -> Option<Mono> {
+        let alone_max = self.launcher.settings().alone_max?;
+        // A session ends by itself when nobody confirms it.
+        (!self.has_session()).then(|| self.asked_at.after(alone_max))
+    }
+
+    /// Whether a browser is somebody's.
+    fn has_session(&self) -> bool {
+        let lent = [Phase::Picked, Phase::InUse];
+        lent.into_iter().any(|phase| self.core.in_phase(phase) > 0)
     }
 
     /// Whether fewer are ready than are wanted.
@@ -177,6 +199,9 @@ impl Agent {
     fn turn(&mut self) {
         let now = self.now();
         self.core.pass(now);
+        if self.alone_at().is_some_and(|alone| now >= alone) {
+            self.draining = true;
+        }
         for (id, age) in self.core.idle(now) {
             if age >= READY_MAX || self.draining {
                 self.core.end(id, CloseReason::SessionEvicted, now);
@@ -351,6 +376,15 @@ impl Agent {
                 self.core.confirmed(Boot(boot), Mono::from_nanos(made));
                 Answer::DONE
             }
+            Ask::Own { listeners } => {
+                self.launcher.exit().own(listeners);
+                Answer::DONE
+            }
+            Ask::Retire => {
+                let ends = !self.has_session();
+                self.draining |= ends;
+                Answer::of(&ends)
+            }
             Ask::Drain => {
                 self.draining = true;
                 Answer::DONE
@@ -376,6 +410,7 @@ impl Agent {
             launches_max: settings.launches_max,
             boot: self.boot.map(|boot| boot.0),
             warnings: self.launcher.warnings(),
+            mark: settings.mark.clone(),
         }
     }
 

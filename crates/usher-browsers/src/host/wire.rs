@@ -7,6 +7,7 @@
 //! `screenshot` is followed by a frame with the picture.
 
 use std::io;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -93,6 +94,13 @@ pub enum Ask {
     },
     /// Send heartbeats from here on.
     Watch,
+    /// Where this installation listens, from now on: nothing opens these to a page.
+    Own {
+        /// All of them.
+        listeners: Vec<SocketAddr>,
+    },
+    /// End if no session is on you. Answered by whether it does.
+    Retire,
     /// Start nothing any more, and end when the last session has.
     Drain,
     /// End everything now.
@@ -137,6 +145,9 @@ pub struct Hello {
     pub boot: Option<u32>,
     /// What an operator should know.
     pub warnings: Vec<String>,
+    /// In which way it was started; empty where that was not said.
+    #[serde(default)]
+    pub mark: String,
 }
 
 /// The version of this protocol.

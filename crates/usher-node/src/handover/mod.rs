@@ -35,7 +35,7 @@ pub use program::Program;
 pub use successor::{Heir, Successor};
 
 /// Set in the environment of a process whose standard input is the line to its predecessor.
-const VARIABLE: &str = "USHER_HANDOVER";
+pub(crate) const VARIABLE: &str = "USHER_HANDOVER";
 
 /// The first packet: what this is, and in which version.
 const GREETING: &str = "usher hand-over 1";

@@ -33,6 +33,12 @@ impl Program {
         }
     }
 
+    /// The binary.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.arg0(&self.name).args(&self.arguments);

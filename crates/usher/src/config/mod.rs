@@ -6,6 +6,7 @@
 //! been told is left out, so that each line names something to change.
 
 mod apart;
+mod browsers;
 mod environment;
 mod files;
 mod inside;

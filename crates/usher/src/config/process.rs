@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use usher_api::access::{Permission, Product, Secret, Token};
-use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, unbuilt};
+use usher_api::wire::reader::{Cursor, Object, Shape, Word, built, unbuilt};
 use usher_api::wire::rooms;
 use usher_core::catalog::{Node, RoomProfile};
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
 use usher_edge::tls::KeyPair;
-use usher_node::settings::{AccessLog, Api, LogTarget, Place, Process, Seal, Shutdown};
+use usher_node::settings::{AccessLog, Account, Api, LogTarget, Place, Process, Seal, Shutdown};
 
+use super::browsers;
 use super::quantity::{bytes, duration, network, socket};
 
 /// The file.
@@ -44,10 +45,10 @@ pub(super) static ROOT: Shape = Shape {
         built("load_balancers"),
         unbuilt("nodes", &[]),
         built("live_state"),
-        unbuilt("accounts", &[]),
+        built("accounts"),
         built("notifications"),
         built("waiting_rooms"),
-        unbuilt("browsers", &[]),
+        built("browsers"),
     ],
 };
 
@@ -173,7 +174,7 @@ static NOTIFICATIONS: Shape = Shape {
 
 /// The shape of every object of these sections, for the reference.
 #[cfg(test)]
-pub(super) const SHAPES: [&Shape; 16] = [
+pub(super) const SHAPES: [&Shape; 20] = [
     &ROOT,
     &NODE,
     &LISTEN,
@@ -190,6 +191,10 @@ pub(super) const SHAPES: [&Shape; 16] = [
     &STORE,
     &LIVE_STATE,
     &NOTIFICATIONS,
+    &browsers::BROWSERS,
+    &browsers::POOL,
+    &browsers::ACCOUNTS,
+    &browsers::LIMITS,
 ];
 
 /// Where state is kept unless the file says otherwise.
@@ -225,14 +230,35 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
     let proxies = root.get("trusted_proxies");
     let proxies = proxies.iter().flat_map(Cursor::list);
     process.front.trusted_proxies = proxies.filter_map(|item| network(&item)).collect();
+    process.accounts = browsers::read_accounts(root);
     if let Some(api) = section("api", &API) {
-        process.api = read_api(&api, &mut taken);
+        process.api = read_api(&api, &process.accounts, &mut taken);
         let tls = api.get("tls").filter(|tls| tls.flag() == Some(true));
         if let Some(tls) = tls.filter(|_| bare) {
             tls.fault_at_key("has no certificate to show: list one in certificates");
         }
     }
-    if !process.listens() && ["listen", "api"].iter().all(|key| root.get(key).is_none()) {
+    let state = root.get("state_folder");
+    let state = state.and_then(|state| state_folder(&state, folder));
+    let state = state.unwrap_or_else(|| folder.join(STATE_FOLDER));
+    if let Some(url) = section("store", &STORE).and_then(|store| store.need("url"))
+        && let Some(text) = url.text()
+    {
+        match Place::parse(text, folder) {
+            Ok(place) => process.store = Some(place),
+            Err(fault) => url.fault(fault.to_string().trim_start_matches("store ")),
+        }
+    }
+    if let Some(section) = section("browsers", &browsers::BROWSERS) {
+        let beside = process.beside_store().unwrap_or_else(|| state.clone());
+        let accounts = &process.accounts;
+        process.browsers = browsers::read(&section, folder, &beside, accounts, &mut taken);
+    }
+    if !process.listens()
+        && ["listen", "api", "browsers"]
+            .iter()
+            .all(|key| root.get(key).is_none())
+    {
         root.cursor()
             .note("nothing listens: name an address in listen or api");
     }
@@ -272,22 +298,10 @@ pub(super) fn read(root: &Object<'_>, folder: &Path) -> Process {
         let _ = path(&database, folder);
     }
     let seal = section("secrets", &SECRETS).and_then(|secrets| secrets.need("seal"));
-    let state = root.get("state_folder");
     process.seal = match seal {
         Some(seal) => Seal::Secrets(read_seal(&seal)),
-        None => {
-            let state = state.and_then(|state| state_folder(&state, folder));
-            Seal::Folder(state.unwrap_or_else(|| folder.join(STATE_FOLDER)))
-        }
+        None => Seal::Folder(state),
     };
-    if let Some(url) = section("store", &STORE).and_then(|store| store.need("url"))
-        && let Some(text) = url.text()
-    {
-        match Place::parse(text, folder) {
-            Ok(place) => process.store = Some(place),
-            Err(fault) => url.fault(fault.to_string().trim_start_matches("store ")),
-        }
-    }
     if let Some(live) = section("live_state", &LIVE_STATE) {
         process.journal = read_live_state(&live).unwrap_or(process.journal);
     }
@@ -356,7 +370,7 @@ fn read_listeners(list: Option<Cursor<'_>>, taken: &mut Vec<SocketAddr>) -> Vec<
         .collect()
 }
 
-fn read_listener(item: &Cursor<'_>, taken: &mut Vec<SocketAddr>) -> Option<SocketAddr> {
+pub(super) fn read_listener(item: &Cursor<'_>, taken: &mut Vec<SocketAddr>) -> Option<SocketAddr> {
     let address = socket(item)?;
     // Port 0 takes another one each time.
     if address.port() != 0 {
@@ -410,7 +424,7 @@ pub(super) fn certificates<'a>(root: &Object<'a>) -> Vec<(Cursor<'a>, Cursor<'a>
 }
 
 /// A file, relative to the folder of the configuration file.
-fn path(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
+pub(super) fn path(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
     let text = value.text()?;
     if text.is_empty() {
         value.fault("is empty");
@@ -448,7 +462,7 @@ fn state_folder(value: &Cursor<'_>, folder: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-fn read_api(api: &Object<'_>, taken: &mut Vec<SocketAddr>) -> Option<Api> {
+fn read_api(api: &Object<'_>, accounts: &[Account], taken: &mut Vec<SocketAddr>) -> Option<Api> {
     let listen = api
         .need("listen")
         .and_then(|value| read_listener(&value, taken));
@@ -464,7 +478,7 @@ fn read_api(api: &Object<'_>, taken: &mut Vec<SocketAddr>) -> Option<Api> {
     let (mut names, mut secrets) = (HashSet::new(), HashSet::new());
     let mut tokens = Vec::new();
     for item in api.get("tokens").iter().flat_map(Cursor::list) {
-        let Some(token) = read_token(&item) else {
+        let Some(token) = read_token(&item, accounts) else {
             continue;
         };
         if !names.insert(token.name.clone()) {
@@ -501,7 +515,7 @@ fn read_origin(value: &Cursor<'_>) -> Option<String> {
     Some(origin.to_owned())
 }
 
-fn read_token(item: &Cursor<'_>) -> Option<Token> {
+fn read_token(item: &Cursor<'_>, known: &[Account]) -> Option<Token> {
     let object = item.object(&TOKEN)?;
     let name = object
         .need("name")
@@ -516,7 +530,8 @@ fn read_token(item: &Cursor<'_>) -> Option<Token> {
     });
     let accounts = object.get("accounts");
     let accounts = accounts.iter().flat_map(Cursor::list);
-    let accounts = accounts.filter_map(|item| read_account(&item)).collect();
+    let accounts = accounts.filter_map(|item| read_account(&item, known));
+    let accounts = accounts.collect();
     Some(Token {
         name: name?,
         secret: secret?,
@@ -583,15 +598,25 @@ fn read_permission(item: &Cursor<'_>) -> Option<Permission> {
     permission
 }
 
-fn read_account(item: &Cursor<'_>) -> Option<String> {
+fn read_account(item: &Cursor<'_>, known: &[Account]) -> Option<String> {
     let text = item.text()?;
-    if text != ACCOUNT {
-        item.fault(format_args!(
-            "account {text:?} does not exist; there is only {ACCOUNT:?}"
-        ));
-        return None;
+    if known.iter().any(|account| account.name == text) {
+        return Some(text.to_owned());
     }
-    Some(text.to_owned())
+    match known {
+        [only] => item.fault(format_args!(
+            "account {text:?} does not exist; there is only {:?}",
+            only.name
+        )),
+        all => {
+            let names: Vec<&str> = all.iter().map(|account| account.name.as_str()).collect();
+            item.fault(format_args!(
+                "account {text:?} does not exist; there are {}",
+                names.join(", ")
+            ));
+        }
+    }
+    None
 }
 
 /// Whether waiting rooms write down what they decide, if that is said.

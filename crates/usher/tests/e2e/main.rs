@@ -16,6 +16,7 @@ mod apply;
 mod bad_input;
 mod bodies;
 mod browser_host;
+mod browsers;
 mod check;
 mod client_framing;
 mod control_api;

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test stops at what it did not expect
 
 pub mod api;
+pub mod browsers;
 pub mod config;
 pub mod endpoint;
 pub mod http2;

@@ -18,6 +18,7 @@ use rustix::process::{
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::browsers::end_hosts;
 use super::config::{Config, HOST};
 use super::message::Message;
 use super::wire::Wire;
@@ -410,6 +411,7 @@ impl Drop for Usher {
         self.serving.signal(Signal::KILL);
         let _ = self.child.kill(); // it may have ended in the test
         let _ = self.child.wait();
+        end_hosts(self.folder.path());
         if thread::panicking() {
             eprintln!("--- stderr of usher\n{}---", self.stderr());
         }

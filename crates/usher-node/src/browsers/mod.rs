@@ -1,0 +1,143 @@
+//! The browsers of this node: their hosts, their pools, and who may have them.
+//!
+//! Browsers belong to a process of their own ([`host()`]), one for each region, which outlives this
+//! one and is found again by its socket; `watch` finds or starts it and carries what it says to the
+//! region's pool. `served` is all of that together, behind one `usher_broker::wire::Front`; `keeper`
+//! is how the node begins, changes and ends it. What others may ask is [`Browsers`].
+//!
+//! They have threads of their own: bytes between a client and its browser take nothing from the
+//! fronts, and a configuration that is being checked takes nothing from them.
+//!
+//! One process at a time has a pool. One that follows another listens before that, and those who
+//! come wait in the listen queue until the process before has let go.
+
+mod host;
+mod keeper;
+mod manner;
+mod served;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::watch as latest;
+use tokio::time::timeout;
+use usher_broker::Standing;
+use usher_broker::wire::{Account, Front};
+use usher_browsers::settings::Kind;
+use usher_core::id::Id;
+use usher_core::region::Region;
+use usher_pool::{Count, Figures};
+
+pub use host::{HostFault, host};
+pub(crate) use keeper::{Keeper, Prepared};
+pub use manner::{ALONE_MAX, Manner};
+use served::Served;
+
+/// How long somebody waits for pools that another process has: a hand-over takes less.
+const ARRIVAL_MAX: Duration = Duration::from_secs(2);
+
+/// The browsers of this node, as the API and those who watch it see them.
+#[derive(Debug, Default)]
+pub struct Browsers {
+    accounts: ArcSwap<Vec<Arc<Account>>>,
+    served: latest::Sender<Stage>,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Default)]
+enum Stage {
+    /// None are configured.
+    #[default]
+    Off,
+    /// Another process has them.
+    Comes,
+    /// They are here.
+    Here(Arc<Served>),
+}
+
+/// How a region stands.
+#[derive(Debug, Clone)]
+pub struct RegionStanding {
+    /// Which.
+    pub region: Region,
+    /// How its browsers are run.
+    pub backend: Kind,
+    /// How many there may be; 0 while it has no host.
+    pub slots: u32,
+    /// How many are to be ready.
+    pub wanted: u32,
+    /// How many stand where, as of a second ago; dead ones are left out.
+    pub counts: Vec<Count>,
+    /// How heartbeats fare.
+    pub figures: Figures,
+    /// From here to the host of its browsers.
+    pub distance: Duration,
+    /// Why it has no host, or the pool does not answer.
+    pub trouble: Option<String>,
+    /// What an operator should know of its host.
+    pub warnings: Vec<String>,
+}
+
+impl Browsers {
+    /// Whether any are configured.
+    #[must_use]
+    pub fn are_configured(&self) -> bool {
+        !matches!(*self.served.borrow(), Stage::Off)
+    }
+
+    /// The accounts, the one called `default` among them.
+    #[must_use]
+    pub fn accounts(&self) -> Arc<Vec<Arc<Account>>> {
+        self.accounts.load_full()
+    }
+
+    /// The account with this id.
+    #[must_use]
+    pub fn account(&self, id: Id) -> Option<Arc<Account>> {
+        let accounts = self.accounts.load();
+        accounts.iter().find(|account| account.id == id).cloned()
+    }
+
+    /// What answers requests for browsers, and the runtime on which it is to be asked; `None` where
+    /// none are configured, or another process has kept them for too long.
+    pub async fn front(&self) -> Option<(Arc<Front>, Handle)> {
+        let mut served = self.served.subscribe();
+        let settled = served.wait_for(|stage| !matches!(stage, Stage::Comes));
+        let stage = timeout(ARRIVAL_MAX, settled).await.ok()?.ok()?;
+        match &*stage {
+            Stage::Here(served) => Some((Arc::clone(&served.front), served.runtime.clone())),
+            Stage::Off | Stage::Comes => None,
+        }
+    }
+
+    /// How each region stands, by code. Looked up once a second, so asking costs nothing.
+    #[must_use]
+    pub fn standing(&self) -> Vec<RegionStanding> {
+        self.here(|served| served.standing()).unwrap_or_default()
+    }
+
+    /// Who waits for a browser.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<Standing> {
+        self.here(|served| served.front.broker().standing())
+            .unwrap_or_default()
+    }
+
+    /// How many clients are connected to browsers through this process.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.here(|served| served.front.carried().clients())
+            .unwrap_or(0)
+    }
+
+    fn here<T>(&self, ask: impl FnOnce(&Served) -> T) -> Option<T> {
+        let served = match &*self.served.borrow() {
+            Stage::Here(served) => Arc::clone(served),
+            Stage::Off | Stage::Comes => return None,
+        };
+        Some(ask(&served))
+    }
+}

@@ -1,0 +1,162 @@
+//! A Worker's side of the browsers: requests to the binding, and the browser's protocol behind it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocket;
+use tokio_tungstenite::tungstenite::{self, client};
+
+use super::PATIENCE;
+use super::config::Config;
+use super::message::Message;
+use super::process::Usher;
+use super::wire::Wire;
+
+/// What the Workers of `default` show.
+pub const SECRET: &str = "binding-secret-of-tests";
+
+/// For anything that a browser does on a slow machine.
+pub const PATIENCE_OF_BROWSERS: Duration = Duration::from_secs(60);
+
+impl Config {
+    /// Browsers of one region, whose pages reach this machine.
+    pub fn browsers(self) -> Self {
+        self.set(
+            &["browsers"],
+            json!({"listen": "127.0.0.1:0", "pools": {"WEU": {"min_ready": 1, "max": 2}}}),
+        )
+        .set(
+            &["accounts"],
+            json!({"default": {
+                "binding_secret": SECRET,
+                "allow_private": ["127.0.0.0/8"],
+                "limits": {"browsers_per_second": 50, "browsers_burst": 50},
+            }}),
+        )
+    }
+}
+
+impl Usher {
+    /// `line` is a method and a path below `/v1`.
+    pub fn binding_as(&self, secret: &str, line: &str, body: &str) -> Message {
+        let (method, path) = line.split_once(' ').unwrap();
+        let head = format!(
+            "{method} /v1{path} HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {secret}\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        Wire::connect(self.address("binding")).exchange(head)
+    }
+
+    pub fn binding(&self, line: &str) -> Message {
+        self.binding_as(SECRET, line, "")
+    }
+
+    /// What a path below `/v1` shows.
+    pub fn binding_get(&self, path: &str) -> Value {
+        let answer = self.binding(&format!("GET {path}"));
+        assert_eq!(answer.status(), 200, "{path}: {answer:?}");
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// The session of a new browser. `None`, and a word why, where the machine refuses sandboxes.
+    pub fn acquire(&self) -> Option<String> {
+        let deadline = Instant::now() + PATIENCE_OF_BROWSERS;
+        loop {
+            // It stands in line meanwhile.
+            let answer = self.binding("GET /acquire?wait=5s");
+            if answer.status() == 200 {
+                let told: Value = serde_json::from_slice(&answer.body).unwrap();
+                return Some(told["sessionId"].as_str().unwrap().to_owned());
+            }
+            assert_eq!(answer.status(), 503, "{answer:?}");
+            let stderr = self.stderr();
+            if stderr.contains("the sandbox cannot be made") {
+                println!("SKIPPED: {stderr}");
+                return None;
+            }
+            assert!(Instant::now() < deadline, "no browser becomes ready");
+        }
+    }
+
+    /// A connection to the browser of a session, once it can be made.
+    pub fn devtools(&self, session: &str) -> Devtools {
+        self.try_devtools(session)
+            .unwrap_or_else(|error| panic!("session {session}: {error}"))
+    }
+
+    pub fn try_devtools(&self, session: &str) -> Result<Devtools, String> {
+        let address = self.address("binding");
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE_OF_BROWSERS)).unwrap();
+        let url = format!("ws://{address}/v1/devtools/browser/{session}");
+        let mut request = url.into_client_request().unwrap();
+        let secret = SECRET.parse().unwrap();
+        request.headers_mut().insert("usher-binding", secret);
+        let (socket, _) = client(request, socket).map_err(|error| error.to_string())?;
+        Ok(Devtools { socket, last: 0 })
+    }
+}
+
+/// A connection that speaks the browser's protocol.
+pub struct Devtools {
+    socket: WebSocket<TcpStream>,
+    last: u64,
+}
+
+impl Devtools {
+    /// The result of a command, of the browser or of one of its pages.
+    pub fn ask(&mut self, page: Option<&str>, method: &str, params: Value) -> Value {
+        self.last += 1;
+        let mut command = json!({"id": self.last, "method": method, "params": params});
+        if let Some(page) = page {
+            command["sessionId"] = page.into();
+        }
+        let text = tungstenite::Message::text(command.to_string());
+        self.socket.send(text).unwrap();
+        let id = self.last;
+        let answer = self.until(|message| message["id"] == id);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// The next message of which `is` is true.
+    pub fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let message = self.socket.read().unwrap();
+            if let tungstenite::Message::Text(text) = message {
+                let message: Value = serde_json::from_str(&text).unwrap();
+                if is(&message) {
+                    return message;
+                }
+            }
+        }
+    }
+
+    /// What the browser calls itself.
+    pub fn version(&mut self) -> String {
+        let version = self.ask(None, "Browser.getVersion", json!({}));
+        version["product"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Ends the browser hosts that a node in this folder has left, with all of their browsers.
+pub fn end_hosts(folder: &Path) {
+    let regions = std::fs::read_dir(folder.join("var/browsers"));
+    for region in regions.into_iter().flatten().flatten() {
+        let Ok(mut host) = UnixStream::connect(region.path().join("socket")) else {
+            continue;
+        };
+        let ask = br#"{"ask":"quit"}"#;
+        let length = u32::try_from(ask.len()).unwrap().to_be_bytes();
+        let _ = host.write_all(&[&length[..], ask].concat());
+        let _ = host.set_read_timeout(Some(PATIENCE));
+        // It ends with the host.
+        let _ = host.read_to_end(&mut Vec::new());
+    }
+}
