@@ -3,12 +3,15 @@
 //! A Worker's runtime sends requests with a made-up host to whatever address it was given, so the
 //! path alone says what is meant, and a secret that the runtime adds says whose it is.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -135,20 +138,13 @@ impl Binding {
 
     /// Whose secret is shown.
     fn account(&self, headers: &HeaderMap) -> Option<Arc<Account>> {
-        let shown = match headers.get("usher-binding") {
-            Some(value) => value.as_bytes(),
-            None => {
-                let value = headers.get(AUTHORIZATION)?.as_bytes();
-                let (scheme, shown) = value.split_at_checked(7)?;
-                scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown)?
-            }
-        };
+        let shown = shown(headers)?;
         let accounts = self.accounts.load();
         // All are compared, so that how long it takes tells nothing.
         let mut found = None;
         for account in accounts.iter() {
             let secret = account.secret.as_deref().unwrap_or_default().as_bytes();
-            if !secret.is_empty() && is_same(secret, shown) {
+            if !secret.is_empty() && is_same(secret, &shown) {
                 found = Some(Arc::clone(account));
             }
         }
@@ -156,9 +152,54 @@ impl Binding {
     }
 }
 
+/// The secret in a request: in a header of its own, as a token, or as the password of a program
+/// that was given all in one address.
+fn shown(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
+    if let Some(value) = headers.get("usher-binding") {
+        return Some(value.as_bytes().into());
+    }
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let space = value.iter().position(|&byte| byte == b' ')?;
+    let (scheme, shown) = (&value[..space], value[space + 1..].trim_ascii());
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(shown.into());
+    }
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let pair = STANDARD.decode(shown).ok()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    Some(pair[colon + 1..].to_vec().into())
+}
+
 /// Takes as long whether they are near or far.
 fn is_same(secret: &[u8], shown: &[u8]) -> bool {
     let differs = |(a, b): (&u8, &u8)| a ^ b;
     let fold = |all: u8, one: u8| all | one;
     secret.len() == shown.len() && secret.iter().zip(shown).map(differs).fold(0, fold) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_shown_in_one_of_three_ways() {
+        let of = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().expect("a value"));
+            shown(&headers).map(Cow::into_owned)
+        };
+        for (name, value) in [
+            ("usher-binding", "a:b c"),
+            ("authorization", "Bearer a:b c"),
+            ("authorization", "bearer  a:b c"),
+            ("authorization", "Basic cHJvZ3JhbTphOmIgYw=="),
+        ] {
+            assert_eq!(of(name, value).as_deref(), Some(&b"a:b c"[..]), "{value}");
+        }
+        for value in ["", "Bearer", "a:b c", "Digest a:b", "Basic YQ==", "Basic !"] {
+            assert_eq!(of("authorization", value), None, "{value}");
+        }
+    }
 }

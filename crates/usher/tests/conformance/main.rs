@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod browsers;
 mod dashboard;
 mod described;
 mod documents;
