@@ -27,8 +27,11 @@ pub struct Ask {
     pub weight: u32,
     /// Of what.
     pub stock: Stock,
-    /// What for.
+    /// What for. Only a [`Class::Session`] counts as one for its account.
     pub class: Class,
+    /// The account has paid for it before and what it got came to nothing: another browser for the
+    /// same price. Of quick actions alone, whose price is no place.
+    pub paid: bool,
     /// How long the session may be idle.
     pub keep_alive: Duration,
     /// How long to stand in line, if the caller said so; no longer than [`WAIT_MAX`].

@@ -132,24 +132,7 @@ impl Broker {
     /// # Errors
     /// The account's limit, or that all browsers are taken; also where a pool does not answer.
     pub async fn acquire(&self, ask: Ask, node: Arc<dyn Node>) -> Result<Offer, Refusal> {
-        let (answer, told) = oneshot::channel();
-        // It lives as long as this waits.
-        let (_here, left) = oneshot::channel::<()>();
-        let lead = Lead {
-            shared: Arc::clone(&self.shared),
-            ask,
-            node,
-            left,
-            answer: Some(answer),
-            session: SessionId(chance::name()),
-            region: 0,
-            since: None,
-            turn: None,
-            refusal: None,
-        };
-        tokio::spawn(lead.run());
-        let draw = chance::draw();
-        told.await.unwrap_or(Err(Refusal::Capacity { draw }))
+        self.shared.acquire(ask, node).await
     }
 
     /// So many browsers of each stock are meant to be ready from now on; see [`Settings`].
@@ -174,6 +157,33 @@ impl Drop for Broker {
 }
 
 impl Shared {
+    /// See [`Broker::acquire`].
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        ask: Ask,
+        node: Arc<dyn Node>,
+    ) -> Result<Offer, Refusal> {
+        let (answer, told) = oneshot::channel();
+        // It lives as long as this waits.
+        let (_here, left) = oneshot::channel::<()>();
+        let lead = Lead {
+            shared: Arc::clone(self),
+            ask,
+            node,
+            left,
+            answer: Some(answer),
+            session: SessionId(chance::name()),
+            region: 0,
+            since: None,
+            turn: None,
+            refusal: None,
+            charged: false,
+        };
+        tokio::spawn(lead.run());
+        let draw = chance::draw();
+        told.await.unwrap_or(Err(Refusal::Capacity { draw }))
+    }
+
     pub(crate) fn pool(&self, region: u16) -> Arc<dyn Pool> {
         let there = self.regions.get(usize::from(region));
         Arc::clone(there.map_or(&self.home, |there| &there.pool))
@@ -214,12 +224,13 @@ impl Shared {
     /// Whether the account has a browser beside the one that it asks for.
     pub(crate) async fn has_browser(&self, ask: &Ask) -> bool {
         let account = self.home.account(ask.account, ask.limits).await;
-        account.is_ok_and(|account| account.sessions.len() > 1)
+        let own = usize::from(ask.class == Class::Session);
+        account.is_ok_and(|account| account.sessions.len() + account.others as usize > own)
     }
 
     /// A session begins.
     pub(crate) fn begun(&self, region: u16, ask: &Ask, session: SessionId) {
-        if region > 0 {
+        if region > 0 && ask.class == Class::Session {
             guard(&self.abroad).insert(session, (ask.account, ask.limits));
         }
     }

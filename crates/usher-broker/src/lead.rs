@@ -13,6 +13,7 @@ use usher_core::lease::SessionId;
 use usher_core::lease::acquire::{Event, Order, State};
 use usher_core::lease::browser::PICKED_MAX;
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::refusal::Refusal;
 use usher_core::lease::region::{Picked, Wish};
 
@@ -61,6 +62,8 @@ pub(crate) struct Lead {
     pub(crate) since: Option<Instant>,
     pub(crate) turn: Option<Turn>,
     pub(crate) refusal: Option<Refusal>,
+    /// The account has paid, as far as is known.
+    pub(crate) charged: bool,
 }
 
 impl Lead {
@@ -81,6 +84,7 @@ impl Lead {
                     Heard::from(Event::Left)
                 }
             };
+            self.charged |= heard.event == Event::Admitted && !self.ask.paid;
             self.region = heard.region.unwrap_or(self.region);
             self.refusal = heard.refusal.or(self.refusal);
             self.turn = heard.turn.or(self.turn.take());
@@ -98,6 +102,7 @@ impl Lead {
     async fn carry_out(&mut self, order: Order) -> Option<Work<'static, Heard>> {
         let (account, limits) = (self.ask.account, self.ask.limits);
         let home = Arc::clone(&self.shared.home);
+        let has_place = self.ask.class == Class::Session;
         match order {
             Order::Pick { attempt } => return Some(self.pick(attempt)),
             Order::Wait => return Some(self.wait()),
@@ -114,14 +119,23 @@ impl Lead {
             Order::Close(picked) => self.close(picked).await,
             Order::HandOn(picked) => {
                 let next = SessionId(chance::name());
-                heed(home.hand_on(account, limits, picked.session, next).await);
+                if has_place {
+                    heed(home.hand_on(account, limits, picked.session, next).await);
+                }
                 self.session = next;
             }
-            Order::Refund => heed(home.refund(account, limits, self.session).await),
-            Order::Release => {
+            Order::Refund if has_place => {
+                heed(home.refund(account, limits, self.session).await);
+            }
+            // A second time would not be known as one.
+            Order::Refund if std::mem::take(&mut self.charged) => {
+                heed(home.refund_quick_action(account, limits).await);
+            }
+            Order::Release if has_place => {
                 let session = self.session;
                 heed(home.release(account, session, Duration::ZERO).await);
             }
+            Order::Refund | Order::Release => {}
         }
         None
     }
@@ -136,7 +150,13 @@ impl Lead {
     fn admit(&self) -> Work<'static, Heard> {
         let (home, ask, session) = (Arc::clone(&self.shared.home), self.ask, self.session);
         Box::pin(async move {
-            let admitted = home.admit(ask.account, ask.limits, session);
+            let admitted = match ask.class {
+                _ if ask.paid => Box::pin(async { Ok(Ok(())) }),
+                Class::Session => home.admit(ask.account, ask.limits, session),
+                Class::QuickAction | Class::Crawl => {
+                    home.admit_quick_action(ask.account, ask.limits)
+                }
+            };
             match timeout(POOL_MAX, admitted).await {
                 Ok(Ok(Ok(()))) => Event::Admitted.into(),
                 Ok(Ok(Err(refusal))) => Heard {
@@ -156,6 +176,7 @@ impl Lead {
             session: self.session,
             account: ask.account,
             stock: ask.stock,
+            class: ask.class,
             keep_alive: ask.keep_alive,
         };
         Box::pin(async move {

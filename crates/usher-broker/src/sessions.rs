@@ -22,6 +22,7 @@ use usher_cdp::session::{Asked, Body, Close, JoinFault, Line};
 use usher_cdp::{Ended, Gate, Part, Session};
 use usher_core::id::Id;
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::region::Picked;
 use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId};
 use usher_pool::{ConnectionId, Pool, PoolError, SessionView};
@@ -190,7 +191,10 @@ impl Sessions {
         let mut unanswered = None;
         for (pool, region) in self.pools.iter().zip(0..) {
             match pool.session(session).await {
-                Ok(Some(view)) if view.account == account => return Ok((region, view)),
+                // A browser that draws one page is nobody's to talk to.
+                Ok(Some(view)) if view.account == account && view.class == Class::Session => {
+                    return Ok((region, view));
+                }
                 Ok(_) => {}
                 Err(error) => unanswered = Some(error),
             }

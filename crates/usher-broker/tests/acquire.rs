@@ -204,6 +204,7 @@ fn ask(number: u128) -> Ask {
         weight: 1,
         stock: Stock::default(),
         class: Class::Session,
+        paid: false,
         keep_alive: Duration::from_secs(60),
         wait: None,
         only: None,
@@ -407,4 +408,63 @@ async fn fifty_at_once_get_different_ones_or_the_refusal() {
     // Nobody is refused while there is one: who found none had been passed by thirty.
     assert_eq!(given.len(), 30);
     assert_eq!((world.sessions(0).await, world.counting().await), (30, 30));
+}
+
+#[tokio::test]
+async fn a_quick_action_has_its_own_rate_and_no_place() {
+    let world = World::new(1).await;
+    world.node(0, "one", 4).await;
+    let quick = |number| Ask {
+        class: Class::QuickAction,
+        limits: Limits {
+            quick_actions: usher_core::lease::bucket::Rate::one_per(Duration::from_secs(1), 2),
+            concurrent: 1,
+            ..ask(0).limits
+        },
+        ..impatient(number)
+    };
+    // As many sessions as there may be.
+    let session = Ask {
+        limits: quick(0).limits,
+        ..ask(1)
+    };
+    let offer = world.broker.acquire(session, world.node_of()).await;
+    offer.expect("ready").written();
+    let offer = world.broker.acquire(quick(2), world.node_of()).await;
+    offer.expect("no session").written();
+    assert_eq!((world.sessions(0).await, world.counting().await), (1, 1));
+    assert_eq!(world.in_phase(Phase::InUse).await, 2);
+
+    // What came to nothing is tried again for the same price.
+    let offer = world.broker.acquire(quick(3), world.node_of()).await;
+    drop(offer.expect("the second of two"));
+    world.machines.closed.notified().await;
+    let refused = world.broker.acquire(quick(4), world.node_of()).await;
+    let refusal = refused.expect_err("the rate");
+    assert!(matches!(refusal, Refusal::Rate { .. }), "{refusal:?}");
+    let again = Ask {
+        paid: true,
+        ..quick(5)
+    };
+    let offer = world.broker.acquire(again, world.node_of()).await;
+    offer.expect("paid").written();
+}
+
+#[tokio::test]
+async fn a_quick_action_without_a_browser_costs_nothing() {
+    let world = World::new(1).await;
+    world.node(0, "one", 0).await;
+    let quick = |number| Ask {
+        class: Class::QuickAction,
+        limits: Limits {
+            quick_actions: usher_core::lease::bucket::Rate::one_per(Duration::from_secs(1), 1),
+            ..ask(0).limits
+        },
+        ..impatient(number)
+    };
+    for number in 0..3 {
+        let refused = world.broker.acquire(quick(number), world.node_of()).await;
+        let refusal = refused.expect_err("nothing is ready");
+        assert!(matches!(refusal, Refusal::Capacity { .. }), "{refusal:?}");
+    }
 }

@@ -70,6 +70,10 @@ pub trait Pool: Send + Sync {
     /// Charges one quick action.
     fn admit_quick_action(&self, account: Id, limits: Limits) -> Answer<'_, Result<(), Refusal>>;
 
+    /// A quick action that was admitted got no browser: it is paid back. Nothing tells a repeat from
+    /// another one, so it is asked for once.
+    fn refund_quick_action(&self, account: Id, limits: Limits) -> Answer<'_, ()>;
+
     /// A session that was admitted got no browser: it is paid back.
     fn refund(&self, account: Id, limits: Limits, session: SessionId) -> Answer<'_, ()>;
 
@@ -161,14 +165,14 @@ pub trait Pool: Send + Sync {
 
     // What is there.
 
-    /// Live sessions of an account, newest first.
+    /// Live sessions of an account, newest first. Quick actions are none, here and in the history.
     fn sessions(&self, account: Id) -> Answer<'_, Vec<SessionView>>;
 
     /// Sessions of an account, live ones too, newest first: `limit` of them, after the first
     /// `offset`. No more than [`crate::HISTORY_PAGE_MAX`].
     fn history(&self, account: Id, offset: u32, limit: u32) -> Answer<'_, Vec<SessionView>>;
 
-    /// One session, as long as it is remembered.
+    /// One session or quick action, as long as it is remembered.
     fn session(&self, session: SessionId) -> Answer<'_, Option<SessionView>>;
 
     /// Every node, by number.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use usher_core::id::Id;
 use usher_core::lease::browser::{Holder, Phase};
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::region::{Ended, Kill, Node};
 use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId, Stock};
 use usher_core::time::Wall;
@@ -47,6 +48,8 @@ pub struct SessionView {
     pub node: NodeId,
     /// By which lease.
     pub epoch: Epoch,
+    /// What for; lists have sessions alone.
+    pub class: Class,
     /// How long it may be idle.
     pub keep_alive: Duration,
     /// When it began.
@@ -73,6 +76,8 @@ pub struct Reconciled {
 pub struct AccountView {
     /// The sessions that count, by id.
     pub sessions: Vec<SessionId>,
+    /// Browsers of this pool that it has for something else, quick actions.
+    pub others: u32,
     /// How long until the rate lets another one in; zero when it does.
     pub wait: Duration,
     /// Browser time of this UTC day.

@@ -11,6 +11,7 @@ use usher_core::lease::account::SLOT_UNCONFIRMED;
 use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::limits::{AccountKind, Limits};
+use usher_core::lease::line::Class;
 use usher_core::lease::refusal::Refusal;
 use usher_core::lease::region::{Denied, Kill, Wish};
 use usher_core::lease::{BrowserId, Epoch, NodeId, RequestId, SessionId, Stock};
@@ -409,6 +410,57 @@ async fn limits_are_judged_in_order_and_cost_nothing_when_they_refuse() {
     assert_eq!(shown.used, Duration::from_secs(600));
     assert_eq!(shown.sessions, [SessionId(1), SessionId(3)]);
     assert_eq!(shown.wait, Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn a_quick_action_takes_a_browser_and_no_place() {
+    let kept = Kept::new();
+    let pool = kept.open().await;
+    node(&pool, "one", 4, 1..4).await;
+    let (who, limits) = (account("default"), Limits::of(AccountKind::Free));
+    let admitted = pool.admit_quick_action(who, limits).await.expect("asked");
+    assert_eq!(admitted, Ok(()));
+    let again = pool.admit_quick_action(who, limits).await.expect("asked");
+    assert!(matches!(again, Err(Refusal::Rate { .. })), "{again:?}");
+    pool.refund_quick_action(who, limits).await.expect("asked");
+    let again = pool.admit_quick_action(who, limits).await.expect("asked");
+    assert_eq!(again, Ok(()));
+    let quick = Wish {
+        class: Class::QuickAction,
+        ..wish(1)
+    };
+    let given = pool.pick(quick, 1).await.expect("asked").expect("ready");
+    let begun = pool.acknowledge(given.browser, given.epoch).await;
+    assert_eq!(begun.expect("asked"), Ok(()));
+    let account = async || pool.account(who, limits).await.expect("asked");
+    assert_eq!(pool.sessions(who).await.expect("asked"), []);
+    assert_eq!(account().await.sessions, []);
+    assert_eq!(account().await.others, 1);
+    // As many sessions as there may be, beside it.
+    for number in 2..4 {
+        kept.hand.pass_secs(20);
+        let admitted = pool.admit(who, limits, SessionId(number)).await;
+        assert_eq!(admitted.expect("asked"), Ok(()), "{number}");
+    }
+    // It ends without a bill: whoever leads it says what it costs.
+    let mut news = pool.news();
+    let closed = pool.close(given.browser, given.epoch, NORMAL).await;
+    let ended = closed.expect("asked").expect("held").expect("ended");
+    assert_eq!((ended.class, ended.billed), (quick.class, Duration::ZERO));
+    assert_eq!(news.try_recv(), Ok(News::Ended(ended)));
+    assert_eq!(pool.history(who, 0, 10).await.expect("asked"), []);
+    assert_eq!(account().await.used, Duration::ZERO);
+    pool.spend(who, Duration::from_secs(3))
+        .await
+        .expect("asked");
+    assert_eq!(account().await.used, Duration::from_secs(3));
+    // An hour later nothing is left of it.
+    let row = async || pool.session(SessionId(1)).await.expect("asked");
+    assert_eq!(row().await.expect("remembered").class, quick.class);
+    pool.reap().await.expect("asked");
+    kept.hand.pass_secs(3_601);
+    pool.reap().await.expect("asked");
+    assert_eq!(row().await, None);
 }
 
 /// Two brokers cannot both spend the last token, and fifty can not either.

@@ -21,6 +21,7 @@ use usher_core::lease::browser::{Phase, State};
 use usher_core::lease::bucket::Rate;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::limits::{AccountKind, Limits};
+use usher_core::lease::line::Class;
 use usher_core::lease::region::{Ended, Kill, Region, Wish};
 use usher_core::lease::{
     Backend, Boot, BrowserId, Epoch, Flavour, NodeId, RequestId, SessionId, Stock, pick,
@@ -40,7 +41,7 @@ enum Step {
     /// Node, and for each of its browsers whether it is told of, in which phase (or as it stands),
     /// by which lease and how new.
     Beats(usize, Vec<(u8, u8, i8, i8)>, bool),
-    Pick(usize, u8, u8, u64),
+    Pick(usize, u8, u8, bool, u64),
     Acknowledge(usize, i8),
     Close(usize, i8, u8),
     Evict(usize),
@@ -52,6 +53,7 @@ enum Step {
     Back(u32),
     Admit(usize, u8),
     QuickAction(usize),
+    RefundQuickAction(usize),
     Refund(usize, u8),
     HandOn(usize, u8, u8),
     Confirm(usize, u8),
@@ -68,7 +70,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (n(), n()).prop_map(|(a, b)| Step::Repeat(a, b)),
         12 => (n(), vec((0_u8..4, 0_u8..12, -1_i8..2, -1_i8..3), 8), prop::bool::weighted(0.05))
             .prop_map(|(node, beats, old)| Step::Beats(node, beats, old)),
-        8 => (n(), any::<u8>(), 0_u8..2, any::<u64>()).prop_map(|(a, b, c, d)| Step::Pick(a, b, c, d)),
+        8 => (n(), any::<u8>(), 0_u8..2, any::<bool>(), any::<u64>())
+            .prop_map(|(a, b, c, d, e)| Step::Pick(a, b, c, d, e)),
         6 => (n(), -1_i8..2).prop_map(|(a, b)| Step::Acknowledge(a, b)),
         3 => (n(), -1_i8..2, 0_u8..6).prop_map(|(a, b, c)| Step::Close(a, b, c)),
         1 => n().prop_map(Step::Evict),
@@ -79,7 +82,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => prop_oneof![0_u32..3_000, 3_000_u32..20_000, 20_000_u32..4_000_000].prop_map(Step::Pass),
         1 => (1_u32..100_000).prop_map(Step::Back),
         4 => (n(), any::<u8>()).prop_map(|(a, b)| Step::Admit(a, b)),
-        1 => n().prop_map(Step::QuickAction),
+        2 => n().prop_map(Step::QuickAction),
+        1 => n().prop_map(Step::RefundQuickAction),
         1 => (n(), any::<u8>()).prop_map(|(a, b)| Step::Refund(a, b)),
         1 => (n(), any::<u8>(), any::<u8>()).prop_map(|(a, b, c)| Step::HandOn(a, b, c)),
         1 => (n(), any::<u8>()).prop_map(|(a, b)| Step::Confirm(a, b)),
@@ -160,7 +164,9 @@ impl World {
 
     fn live(&self, of: Id) -> Vec<SessionId> {
         let lives = self.region.sessions();
-        let lives = lives.filter(|(_, row)| row.ended.is_none() && row.account == of);
+        let lives = lives.filter(|(_, row)| {
+            row.ended.is_none() && row.account == of && row.class == Class::Session
+        });
         lives.map(|(id, _)| id).collect()
     }
 
@@ -292,7 +298,7 @@ impl World {
                     Err(_) => disowned.push((node, boot)),
                 }
             }
-            Step::Pick(name, request, attempt, draw) => {
+            Step::Pick(name, request, attempt, quick, draw) => {
                 let request = u128::from(request % 64);
                 self.seq += 1;
                 let wish = Wish {
@@ -301,6 +307,11 @@ impl World {
                     session: SessionId(u128::from(self.seq) << 64),
                     account: account(ACCOUNTS[name % ACCOUNTS.len()]),
                     stock: Stock::default(),
+                    class: if quick {
+                        Class::QuickAction
+                    } else {
+                        Class::Session
+                    },
                     keep_alive: Duration::from_secs(10 + u64::from(attempt) * 30),
                 };
                 let answer = pool.pick(wish, draw).await.expect("asked");
@@ -408,6 +419,15 @@ impl World {
                 let answer = pool.admit_quick_action(id, limits()).await.expect("asked");
                 let model = self.with(id, |account, now| account.admit_quick_action(now));
                 assert_eq!(answer, model);
+            }
+            Step::RefundQuickAction(name) => {
+                let id = self.account(name);
+                let refunded = pool.refund_quick_action(id, limits()).await;
+                refunded.expect("asked");
+                self.with(id, |account, now| {
+                    account.pass(now);
+                    account.refund_quick_action();
+                });
             }
             Step::Refund(name, session) => {
                 let (id, session) = (self.account(name), claim(session));
@@ -550,6 +570,10 @@ impl World {
             assert_eq!(shown.sessions, counting.sessions().collect::<Vec<_>>());
             assert_eq!(shown.wait, counting.wait(self.now()));
             assert_eq!(shown.used, counting.used());
+            let others = self.region.sessions().filter(|(_, row)| {
+                row.ended.is_none() && row.account == id && row.class != Class::Session
+            });
+            assert_eq!(shown.others as usize, others.count());
             let history = self.pool.history(id, 0, 1_000).await.expect("asked");
             let mut found = BTreeSet::new();
             for view in history {
@@ -560,13 +584,16 @@ impl World {
                 assert_eq!(view.account, row.account);
                 assert_eq!((view.browser, view.epoch), (row.browser, row.epoch));
                 assert_eq!((view.started, view.ended), (row.started, row.ended));
-                assert_eq!(view.keep_alive, row.keep_alive);
+                assert_eq!((view.keep_alive, view.class), (row.keep_alive, row.class));
                 if row.ended.is_none() {
                     assert_eq!(view.commanded, row.commanded, "{view:?}");
                 }
                 found.insert(view.session);
             }
-            let rows = self.region.sessions().filter(|(_, row)| row.account == id);
+            let rows = self
+                .region
+                .sessions()
+                .filter(|(_, row)| row.account == id && row.class == Class::Session);
             assert_eq!(found, rows.map(|(id, _)| id).collect());
         }
     }

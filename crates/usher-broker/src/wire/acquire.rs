@@ -113,6 +113,7 @@ impl Front {
                 ..Stock::default()
             },
             class: Class::Session,
+            paid: false,
             keep_alive,
             wait,
             only: None,

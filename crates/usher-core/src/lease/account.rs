@@ -152,6 +152,11 @@ impl Account {
         Err(Refusal::Rate { wait })
     }
 
+    /// A quick action that was admitted got no browser: nothing was bought, nothing is paid.
+    pub fn refund_quick_action(&mut self) {
+        self.quick_actions.refund(self.limits.quick_actions);
+    }
+
     fn check_day(&self, now: Wall) -> Result<(), Refusal> {
         let most = self.limits.a_day.map(|most| most.as_millis());
         if most.is_none_or(|most| u128::from(self.used.1) < most) {
@@ -308,6 +313,24 @@ mod tests {
             assert!(account.admit(SessionId(9), at(999)).is_err());
         }
         assert!(account.admit(SessionId(9), at(1_000)).is_ok());
+    }
+
+    #[test]
+    fn quick_actions_have_a_rate_of_their_own_and_no_slot() {
+        let mut account = Account::new(Limits::of(AccountKind::Free), at(0));
+        account.admit(SessionId(1), at(0)).expect("first");
+        account.admit_quick_action(at(0)).expect("first");
+        let (text, wait) = tell(account.admit_quick_action(at(1)));
+        assert_eq!((text.as_str(), wait), ("Rate limit exceeded", 10));
+        account.refund_quick_action();
+        account.admit_quick_action(at(1)).expect("paid back");
+        account.refund_quick_action();
+        account.refund_quick_action();
+        account.admit_quick_action(at(1)).expect("paid back");
+        account
+            .admit_quick_action(at(1))
+            .expect_err("no more than it holds");
+        assert_eq!(account.sessions().collect::<Vec<_>>(), [SessionId(1)]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::beat::Group;
 use super::browser::{Effect, Event, Holder, Lease, Phase, State};
 use super::close::CloseReason;
+use super::line::Class;
 use super::{Boot, BrowserId, Epoch, NodeId, RequestId, SessionId, Stock, pick};
 use crate::id::Id;
 use crate::time::Wall;
@@ -58,6 +59,9 @@ pub struct SessionRow {
     pub epoch: Epoch,
     /// Whose wish it fulfils: the request, and the number of the try.
     pub wish: (RequestId, u8),
+    /// What for. Only a [`Class::Session`] is one to its account: all others hold a browser, and are
+    /// neither shown nor counted.
+    pub class: Class,
     /// How long it may be idle.
     pub keep_alive: Duration,
     /// When it began.
@@ -100,6 +104,8 @@ pub struct Wish {
     pub account: Id,
     /// Of what.
     pub stock: Stock,
+    /// What for.
+    pub class: Class,
     /// How long it may be idle.
     pub keep_alive: Duration,
 }
@@ -124,9 +130,12 @@ pub struct Ended {
     pub session: SessionId,
     /// Whose.
     pub account: Id,
+    /// What it was for.
+    pub class: Class,
     /// Why.
     pub reason: CloseReason,
-    /// The time that counts for the account.
+    /// The time that counts for the account. Zero but for a [`Class::Session`]: what a quick action
+    /// costs is known to whoever leads it, because one that ran out of time costs nothing.
     pub billed: Duration,
 }
 
@@ -293,6 +302,7 @@ impl Region {
             browser,
             epoch,
             wish: key,
+            class: wish.class,
             keep_alive: wish.keep_alive,
             started: now,
             commanded: now,
@@ -351,7 +361,8 @@ impl Region {
         }
     }
 
-    /// Browsers say where they stand. Sessions that live are in the first list, for their slots.
+    /// Browsers say where they stand. Sessions that live are in the first list, for their slots; what
+    /// has none is not.
     ///
     /// # Errors
     /// [`Denied::StaleBoot`]: nothing of it counts.
@@ -378,13 +389,15 @@ impl Region {
             let (_, end) = self.happen(beat.browser, event, beat.reason, now);
             ended.extend(end);
             let state = self.browsers[&beat.browser].lease.state;
-            if let State::InUse(holder) = state {
-                alive.push(holder);
-                if let Some(session) = self.sessions.get_mut(&holder.session) {
-                    let quiet = i64::try_from(beat.quiet.as_millis()).unwrap_or(i64::MAX);
-                    let commanded = Wall::from_millis(now.as_millis().saturating_sub(quiet));
-                    session.commanded = session.commanded.max(commanded);
+            if let State::InUse(holder) = state
+                && let Some(session) = self.sessions.get_mut(&holder.session)
+            {
+                if session.class == Class::Session {
+                    alive.push(holder);
                 }
+                let quiet = i64::try_from(beat.quiet.as_millis()).unwrap_or(i64::MAX);
+                let commanded = Wall::from_millis(now.as_millis().saturating_sub(quiet));
+                session.commanded = session.commanded.max(commanded);
             }
         }
         Ok((alive, ended))
@@ -466,8 +479,9 @@ impl Region {
         let ended = Ended {
             session,
             account,
+            class: row.class,
             reason,
-            billed: if reason.is_billed() {
+            billed: if reason.is_billed() && row.class == Class::Session {
                 time
             } else {
                 Duration::ZERO

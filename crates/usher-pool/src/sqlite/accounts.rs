@@ -13,11 +13,12 @@ use usher_core::lease::SessionId;
 use usher_core::lease::account::{Account, Kept, SLOT_CONFIRMED};
 use usher_core::lease::bucket::Bucket;
 use usher_core::lease::limits::{AccountKind, Limits};
+use usher_core::lease::line::Class;
 use usher_core::lease::refusal::Refusal;
 use usher_core::lease::window::Window;
 use usher_core::time::Wall;
 
-use super::desk::{Desk, wide};
+use super::desk::{Desk, class_of, wide};
 use crate::fault::Fault;
 use crate::view::AccountView;
 
@@ -30,6 +31,8 @@ struct Loaded {
     slots: BTreeMap<SessionId, Wall>,
     /// Sessions that live here.
     live: Vec<SessionId>,
+    /// Browsers that are lent to it here for something else.
+    others: u32,
 }
 
 impl Desk<'_> {
@@ -48,6 +51,13 @@ impl Desk<'_> {
         limits: Limits,
     ) -> Result<Result<(), Refusal>, Fault> {
         self.with(id, limits, |account, now| account.admit_quick_action(now))
+    }
+
+    pub(super) fn refund_quick_action(&mut self, id: Id, limits: Limits) -> Result<(), Fault> {
+        self.with(id, limits, |account, now| {
+            account.pass(now);
+            account.refund_quick_action();
+        })
     }
 
     pub(super) fn refund(
@@ -185,10 +195,15 @@ pub(super) fn view(
     limits: Limits,
     now: Wall,
 ) -> Result<AccountView, Fault> {
-    let mut account = load(connection, id, limits, now)?.account;
+    let Loaded {
+        mut account,
+        others,
+        ..
+    } = load(connection, id, limits, now)?;
     account.pass(now);
     Ok(AccountView {
         sessions: account.sessions().collect(),
+        others,
         wait: account.wait(now),
         used: account.used(),
     })
@@ -204,11 +219,17 @@ fn load(connection: &Connection, id: Id, limits: Limits, now: Wall) -> Result<Lo
     let mut statement = connection.prepare_cached(sql)?;
     let slots = statement.query_map([id.to_bytes()], read)?;
     let slots: BTreeMap<SessionId, Wall> = slots.collect::<Result<_, _>>()?;
-    let sql = "SELECT id FROM session INDEXED BY session_live
+    let sql = "SELECT id, class FROM session INDEXED BY session_live
         WHERE account = ?1 AND ended IS NULL";
     let mut statement = connection.prepare_cached(sql)?;
-    let live = statement.query_map([id.to_bytes()], |row| Ok(SessionId(wide(row, 0)?)))?;
-    let live: Vec<SessionId> = live.collect::<Result<_, _>>()?;
+    let mut rows = statement.query([id.to_bytes()])?;
+    let (mut live, mut others) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        match class_of(row.get(1)?) {
+            Some(Class::Session) => live.push(SessionId(wide(row, 0)?)),
+            _ => others += 1,
+        }
+    }
     let until = now.after(SLOT_CONFIRMED);
     let mut counting = slots.clone();
     counting.extend(live.iter().map(|&session| (session, until)));
@@ -227,6 +248,7 @@ fn load(connection: &Connection, id: Id, limits: Limits, now: Wall) -> Result<Lo
         row,
         slots,
         live,
+        others,
     })
 }
 

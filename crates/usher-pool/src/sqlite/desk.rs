@@ -6,6 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row}
 use usher_core::id::Id;
 use usher_core::lease::browser::{Effect, Event, Holder, Lease, Phase, State};
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::region::Ended;
 use usher_core::lease::{Backend, BrowserId, Epoch, Flavour, NodeId, SessionId, Stock};
 use usher_core::time::Wall;
@@ -61,6 +62,8 @@ pub(super) struct Found {
     pub(super) since: Wall,
     /// Of its session, if it ever had one.
     started: Wall,
+    /// What it is or was lent for.
+    class: Class,
 }
 
 impl Desk<'_> {
@@ -94,7 +97,8 @@ impl Desk<'_> {
     }
 
     pub(super) fn find(&self, key: i64) -> Result<Option<Found>, Fault> {
-        let sql = "SELECT b.phase, b.epoch, b.stock, b.seq, b.since, s.id, s.account, s.started
+        let sql = "SELECT b.phase, b.epoch, b.stock, b.seq, b.since, s.id, s.account, s.started,
+                s.class
             FROM browser b LEFT JOIN session s ON s.browser = b.key WHERE b.key = ?1";
         self.one(sql, [key], |row| {
             let holder = match row.get::<_, Option<[u8; 16]>>(5)? {
@@ -114,6 +118,7 @@ impl Desk<'_> {
                 seq: row.get(3)?,
                 since: Wall::from_millis(row.get(4)?),
                 started: Wall::from_millis(row.get::<_, Option<i64>>(7)?.unwrap_or(0)),
+                class: class_of(row.get::<_, Option<u8>>(8)?.unwrap_or(0)).ok_or(unknown(8))?,
             })
         })
     }
@@ -158,7 +163,7 @@ impl Desk<'_> {
             reason.number(),
         );
         self.run(sql, row)?;
-        let billed = match reason.is_billed() {
+        let billed = match reason.is_billed() && found.class == Class::Session {
             true => self.now.since(found.started),
             false => std::time::Duration::ZERO,
         };
@@ -169,6 +174,7 @@ impl Desk<'_> {
         let ended = Ended {
             session,
             account,
+            class: found.class,
             reason,
             billed,
         };
@@ -253,6 +259,18 @@ pub(super) fn stock_of(number: i64) -> Option<Stock> {
     })
 }
 
+pub(super) const fn class_number(class: Class) -> u8 {
+    match class {
+        Class::Session => 0,
+        Class::QuickAction => 1,
+        Class::Crawl => 2,
+    }
+}
+
+pub(super) fn class_of(number: u8) -> Option<Class> {
+    Class::ALL.get(usize::from(number)).copied()
+}
+
 /// 128 bits, as ids of browsers, sessions and requests stand in rows.
 pub(super) fn wide(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
     Ok(u128::from_be_bytes(row.get(column)?))
@@ -271,6 +289,9 @@ mod tests {
     fn what_is_written_can_be_read() {
         for phase in Phase::ALL {
             assert_eq!(phase_of(phase_number(phase)), Some(phase));
+        }
+        for class in Class::ALL {
+            assert_eq!(class_of(class_number(class)), Some(class));
         }
         for flavour in Flavour::ALL {
             for backend in [0, 1, u8::MAX].map(Backend) {

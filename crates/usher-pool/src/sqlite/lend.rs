@@ -6,7 +6,7 @@ use usher_core::lease::pick::NEAREST;
 use usher_core::lease::region::{Denied, Ended, NODE_SUSPECT, Picked, Wish};
 use usher_core::lease::{BrowserId, Epoch, SessionId};
 
-use super::desk::{Desk, node_of, phase_number, stock_number, wide};
+use super::desk::{Desk, class_number, node_of, phase_number, stock_number, wide};
 use crate::fault::Fault;
 use crate::view::ConnectionId;
 use usher_core::lease::browser::Phase;
@@ -100,8 +100,8 @@ impl Desk<'_> {
         let browser =
             browser.ok_or_else(|| Fault::Damaged(format!("browser {key} has no name")))?;
         let sql = "INSERT INTO session (id, account, browser, browser_id, epoch, request, attempt,
-                keep_alive, started, commanded)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)";
+                keep_alive, started, commanded, class)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)";
         let keep_alive = i64::try_from(wish.keep_alive.as_millis()).unwrap_or(i64::MAX);
         let row = (
             session,
@@ -113,6 +113,7 @@ impl Desk<'_> {
             wish.attempt,
             keep_alive,
             now,
+            class_number(wish.class),
         );
         self.run(sql, row)?;
         Ok(Some(Picked {

@@ -285,6 +285,12 @@ impl Pool for Sqlite {
         }))
     }
 
+    fn refund_quick_action(&self, account: Id, limits: Limits) -> Answer<'_, ()> {
+        Box::pin(self.ask(Left::Matters, move |desk| {
+            desk.refund_quick_action(account, limits)
+        }))
+    }
+
     fn refund(&self, account: Id, limits: Limits, session: SessionId) -> Answer<'_, ()> {
         Box::pin(self.ask(Left::Matters, move |desk| {
             desk.refund(account, limits, session)

@@ -14,7 +14,7 @@ use usher_core::lease::region::Node;
 use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, SessionId};
 use usher_core::time::Wall;
 
-use super::desk::{keys_of, node_of, phase_of, stock_of, unknown, wide};
+use super::desk::{class_of, keys_of, node_of, phase_of, stock_of, unknown, wide};
 use super::open::Database;
 use crate::fault::Fault;
 use crate::view::{
@@ -80,7 +80,7 @@ macro_rules! sessions {
         concat!(
             "SELECT s.id, s.account, s.browser_id, s.browser, s.epoch, s.keep_alive, s.started,
                 CASE WHEN s.ended IS NULL THEN b.commanded ELSE s.commanded END,
-                s.connection, s.connected, s.disconnected, s.ended, s.reason
+                s.connection, s.connected, s.disconnected, s.ended, s.reason, s.class
              FROM session s LEFT JOIN browser b ON b.key = s.browser AND s.ended IS NULL ",
             $rest
         )
@@ -109,6 +109,7 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionView> {
         browser: BrowserId(wide(row, 2)?),
         node: node_of(row.get(3)?),
         epoch: Epoch(row.get(4)?),
+        class: class_of(row.get(13)?).ok_or(unknown(13))?,
         keep_alive: Duration::from_millis(keep_alive.max(0) as u64),
         started,
         commanded: moment(7)?.unwrap_or(started),
@@ -118,7 +119,9 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionView> {
 }
 
 pub(super) fn live(connection: &Connection, account: Id) -> Result<Vec<SessionView>, Fault> {
-    let sql = sessions!("WHERE s.account = ?1 AND s.ended IS NULL ORDER BY s.number DESC");
+    let sql = sessions!(
+        "WHERE s.account = ?1 AND s.ended IS NULL AND s.class = 0 ORDER BY s.number DESC"
+    );
     let mut statement = connection.prepare_cached(sql)?;
     let rows = statement.query_map([account.to_bytes()], session)?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -130,7 +133,8 @@ pub(super) fn history(
     offset: u32,
     limit: u32,
 ) -> Result<Vec<SessionView>, Fault> {
-    let sql = sessions!("WHERE s.account = ?1 ORDER BY s.number DESC LIMIT ?2 OFFSET ?3");
+    let sql =
+        sessions!("WHERE s.account = ?1 AND s.class = 0 ORDER BY s.number DESC LIMIT ?2 OFFSET ?3");
     let mut statement = connection.prepare_cached(sql)?;
     let limit = limit.min(HISTORY_PAGE_MAX);
     let rows = statement.query_map((account.to_bytes(), limit, offset), session)?;

@@ -10,11 +10,12 @@ use usher_core::lease::browser::{
     TOMBSTONE,
 };
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::region::{GAP, IDLE_MARGIN, Kill, NODE_DEAD, Reaped};
 use usher_core::lease::{BrowserId, NodeId};
 use usher_core::time::Wall;
 
-use super::desk::{Desk, node_of, phase_number, wide};
+use super::desk::{Desk, class_number, node_of, phase_number, wide};
 use crate::fault::Fault;
 
 /// Rows in one step.
@@ -158,16 +159,26 @@ impl Desk<'_> {
         let sql = "UPDATE session SET request = NULL WHERE number IN (
                 SELECT number FROM session INDEXED BY session_wish
                 WHERE ended IS NOT NULL AND request IS NOT NULL AND ended < ?1 LIMIT ?2
-            ) RETURNING account";
-        let mut accounts: Vec<[u8; 16]> = self.all(sql, (tomb, step), |row| row.get(0))?;
-        let wishes = accounts.len();
+            ) RETURNING account, number, class";
+        let forgotten: Vec<([u8; 16], i64, u8)> = self.all(sql, (tomb, step), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        let wishes = forgotten.len();
+        let (sessions, others): (Vec<_>, Vec<_>) = forgotten
+            .into_iter()
+            .partition(|&(.., class)| class == class_number(Class::Session));
+        // No history shows these.
+        for (_, number, _) in others {
+            self.run("DELETE FROM session WHERE number = ?1", [number])?;
+        }
+        let mut accounts: Vec<[u8; 16]> = sessions.into_iter().map(|(of, ..)| of).collect();
         accounts.sort_unstable();
         accounts.dedup();
         for account in accounts {
             let sql = "DELETE FROM session WHERE number IN (
-                SELECT number FROM session WHERE account = ?1 AND ended IS NOT NULL
-                    AND request IS NULL AND number <= (
-                        SELECT number FROM session WHERE account = ?1
+                SELECT number FROM session WHERE account = ?1 AND class = 0
+                    AND ended IS NOT NULL AND request IS NULL AND number <= (
+                        SELECT number FROM session WHERE account = ?1 AND class = 0
                         ORDER BY number DESC LIMIT 1 OFFSET ?2)
                 ORDER BY number LIMIT ?3)";
             self.run(sql, (account, self.retention.len.max(1), 2 * step))?;

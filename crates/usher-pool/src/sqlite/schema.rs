@@ -11,7 +11,7 @@ use crate::fault::Fault;
 const APPLICATION: i64 = 0x7573_6270;
 
 /// The step to each version, from 1. A step that was released is never edited.
-const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// Refuses what is not ours or newer than us. Changes nothing.
 pub(super) fn look(connection: &Connection) -> Result<(), Fault> {

@@ -12,6 +12,7 @@ use usher_core::id::{Id, Kind};
 use usher_core::lease::beat::Heartbeat;
 use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::region::{Picked, Wish};
 use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, RequestId, SessionId, Stock};
 use usher_core::time::Wall;
@@ -89,6 +90,7 @@ pub(crate) fn wish(number: u128) -> Wish {
         session: SessionId(number),
         account: account("default"),
         stock: Stock::default(),
+        class: Class::Session,
         keep_alive: Duration::from_secs(60),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use usher_core::id::Id;
 use usher_core::lease::acquire::{Event as Heard, Order, State};
 use usher_core::lease::close::CloseReason;
+use usher_core::lease::line::Class;
 use usher_core::lease::region::{Picked, Wish};
 use usher_core::lease::{RequestId, SessionId, Stock, session};
 use usher_core::time::Mono;
@@ -16,7 +17,7 @@ use super::{Event, Lending};
 
 /// How long a broker waits for the store, and for its turn, in milliseconds.
 const STORE_MS: u64 = 2_000;
-const TURN_MS: u64 = 4_000;
+const TURN_MS: u64 = 11_000;
 const PREPARED_MS: u64 = 5_000;
 
 #[derive(Debug)]
@@ -25,6 +26,9 @@ struct Request {
     account: Id,
     client: u64,
     session: SessionId,
+    class: Class,
+    /// The account has paid, as far as the broker knows.
+    charged: bool,
     /// The number of the question that is under way.
     asked: u64,
     /// When it first stood in line; it does not wait longer for standing there again.
@@ -48,17 +52,24 @@ impl Lending {
     /// A client's request begins.
     pub(super) fn request(&mut self, broker: usize, client: u64, account: Id) -> u128 {
         let (request, session) = (self.draw(), SessionId(self.draw()));
+        // By the name, which costs the world no draw.
+        let class = match (request >> 64) % 4 {
+            0 => Class::QuickAction,
+            _ => Class::Session,
+        };
         let row = Request {
             state: State::Admitting,
             account,
             client,
             session,
+            class,
+            charged: false,
             asked: 0,
             waits_since: None,
         };
         self.brokers[broker].requests.insert(request, row);
         let asker = self.ask(broker, request, STORE_MS, Heard::NoAnswer);
-        self.send(Event::ToStore(Call::Admit(asker, account, session)));
+        self.send(Event::ToStore(Call::Admit(asker, account, session, class)));
         request
     }
 
@@ -120,6 +131,7 @@ impl Lending {
             return;
         }
         self.figures.unprepared += u64::from(event == Heard::NotPrepared);
+        row.charged |= event == Heard::Admitted;
         let (state, orders) = row.state.next(event);
         row.state = state;
         for order in orders {
@@ -136,6 +148,7 @@ impl Lending {
             return;
         };
         let (account, client, session) = (row.account, row.client, row.session);
+        let (class, charged) = (row.class, row.charged);
         match order {
             Order::Pick { attempt } => {
                 let wish = Wish {
@@ -144,6 +157,7 @@ impl Lending {
                     session,
                     account,
                     stock: Stock::default(),
+                    class,
                     keep_alive: session::keep_alive(Some(20_000)),
                 };
                 let asker = self.ask(broker, request, STORE_MS, Heard::NoAnswer);
@@ -152,7 +166,7 @@ impl Lending {
             Order::Wait => {
                 let since = *row.waits_since.get_or_insert(now);
                 let asker = self.ask(broker, request, TURN_MS, Heard::NotCalled);
-                self.send(Event::ToStore(Call::Wait(asker, account, since)));
+                self.send(Event::ToStore(Call::Wait(asker, account, class, since)));
             }
             Order::LeaveLine => self.send(Event::ToStore(Call::LeaveLine(request))),
             Order::Prepare(picked) => {
@@ -197,11 +211,20 @@ impl Lending {
             Order::Close(picked) => self.close(picked),
             Order::HandOn(picked) => {
                 row.session = next_session;
-                let call = Call::HandOn(account, picked.session, next_session);
-                self.send(Event::ToStore(call));
+                if class == Class::Session {
+                    let call = Call::HandOn(account, picked.session, next_session);
+                    self.send(Event::ToStore(call));
+                }
             }
-            Order::Refund => self.send(Event::ToStore(Call::Refund(account, session))),
-            Order::Release => self.send(Event::ToStore(Call::Release(account, session))),
+            Order::Refund if class == Class::Session => {
+                self.send(Event::ToStore(Call::Refund(account, session)));
+            }
+            // Without a slot there is nothing by which a second time would be known.
+            Order::Refund if charged => self.send(Event::ToStore(Call::RefundQuick(account))),
+            Order::Release if class == Class::Session => {
+                self.send(Event::ToStore(Call::Release(account, session)));
+            }
+            Order::Refund | Order::Release => {}
         }
     }
 

@@ -27,14 +27,15 @@ pub(super) type Asker = (usize, u64, u128, u64);
 /// What the store is asked.
 #[derive(Debug, Clone)]
 pub(super) enum Call {
-    Admit(Asker, Id, SessionId),
+    Admit(Asker, Id, SessionId, Class),
     Pick(Asker, Wish),
-    Wait(Asker, Id, Mono),
+    Wait(Asker, Id, Class, Mono),
     LeaveLine(u128),
     Mark(Asker, BrowserId, Epoch),
     Close(BrowserId, Epoch, CloseReason),
     HandOn(Id, SessionId, SessionId),
     Refund(Id, SessionId),
+    RefundQuick(Id),
     Release(Id, SessionId),
     Register(usize, u64, u32),
     Launch(usize, Boot, BrowserId, u64),
@@ -103,9 +104,13 @@ impl Lending {
         }
         let now = self.wall();
         match call {
-            Call::Admit(asker, account, session) => {
-                let admitted = self.account(account).admit(session, now).is_ok();
-                let event = if admitted {
+            Call::Admit(asker, account, session, class) => {
+                let account = self.account(account);
+                let admitted = match class {
+                    Class::Session => account.admit(session, now),
+                    Class::QuickAction | Class::Crawl => account.admit_quick_action(now),
+                };
+                let event = if admitted.is_ok() {
                     acquire::Event::Admitted
                 } else {
                     acquire::Event::NotAdmitted
@@ -128,7 +133,7 @@ impl Lending {
                 };
                 self.answer(asker, event);
             }
-            Call::Wait(asker, account, since) => self.wait(asker, account, since),
+            Call::Wait(asker, account, class, since) => self.wait(asker, account, class, since),
             Call::LeaveLine(request) => {
                 let place = |(_, asker): &(&Place, &Asker)| asker.2 == request;
                 let place = self
@@ -157,6 +162,7 @@ impl Lending {
                 self.account(account).hand_on(failed, next, now);
             }
             Call::Refund(account, session) => self.account(account).refund(session),
+            Call::RefundQuick(account) => self.account(account).refund_quick_action(),
             Call::Release(account, session) => {
                 self.account(account)
                     .release(session, Default::default(), now);
@@ -223,15 +229,15 @@ impl Lending {
         }
     }
 
-    fn wait(&mut self, asker: Asker, account: Id, since: Mono) {
+    fn wait(&mut self, asker: Asker, account: Id, class: Class, since: Mono) {
         let limits = *self.account(account).limits();
         let waiter = Waiter {
             account,
             weight: 1,
             account_max: limits.concurrent,
-            class: Class::Session,
+            class,
             since,
-            until: since.after(Class::Session.wait()),
+            until: since.after(class.wait()),
         };
         match self.store.line.join(waiter, 20) {
             Some(place) => {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use usher_core::lease::browser::{Phase, State};
+use usher_core::lease::line::Class;
 use usher_core::lease::region::{Picked, Region};
 use usher_core::lease::{BrowserId, Epoch, SessionId};
 
@@ -97,6 +98,7 @@ impl Lending {
         self.store.region.check()?;
         self.check_room()?;
         self.check_rows()?;
+        self.check_slots()?;
         self.check_ends()
     }
 
@@ -140,6 +142,18 @@ impl Lending {
                 return Err(format!("{id:?} went from {:?} to {phase:?}", known.0));
             }
             *known = (phase, now);
+        }
+        Ok(())
+    }
+
+    /// What is no session takes none of its account's places.
+    fn check_slots(&self) -> Held {
+        let sessions = self.store.region.sessions();
+        for (id, row) in sessions.filter(|(_, row)| row.class != Class::Session) {
+            let account = &self.store.accounts[&row.account];
+            if account.sessions().any(|slot| slot == id) {
+                return Err(format!("{id:?} has a slot: {row:?}"));
+            }
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ fn wish(number: u128) -> Wish {
         session: SessionId(number),
         account: Id::derive("default", Kind::Account, "default"),
         stock: Stock::default(),
+        class: Class::Session,
         keep_alive: Duration::from_secs(60),
     }
 }
@@ -164,6 +165,30 @@ fn a_session_begins_lives_and_is_billed() {
         .unwrap();
     assert_eq!(phase(&region, 1), Phase::Dead);
     assert_eq!(region.taken(NODE), 0);
+}
+
+#[test]
+fn a_quick_action_holds_a_browser_and_is_no_session() {
+    let (mut region, boot) = region(1);
+    let quick = Wish {
+        class: Class::QuickAction,
+        ..wish(1)
+    };
+    let picked = region.pick(quick, at(2), 0).unwrap();
+    region
+        .acknowledge(picked.browser, picked.epoch, at(3))
+        .unwrap();
+    let (alive, _) = region
+        .heartbeats(&group(boot, vec![beat(1, 3, Phase::InUse, 1)]), at(5))
+        .unwrap();
+    assert!(alive.is_empty(), "no slot is held for it");
+    assert_eq!(region.session(picked.session).unwrap().commanded, at(5));
+    let reason = CloseReason::NormalClosure;
+    let ended = region.close(picked.browser, picked.epoch, reason, at(12));
+    let ended = ended.unwrap().unwrap();
+    assert_eq!(ended.class, Class::QuickAction);
+    assert_eq!(ended.billed, Duration::ZERO);
+    region.check().unwrap();
 }
 
 #[test]
