@@ -223,6 +223,8 @@ async fn batches(filled: &Filled) {
 /// Every browser speaks every five seconds, in groups by node; brokers pick meanwhile, 100 a
 /// second, each timed from when it was due; and everything is looked over every five seconds.
 async fn minute(filled: &Filled, long: Duration) {
+    // Filling may have taken so long that the first are taken for dead.
+    speak(filled).await;
     let start = tokio::time::Instant::now();
     let end = start + long;
     let before = filled.pool.figures();

@@ -36,6 +36,9 @@ use wire::{Answer, Ask, Beat, Beats, Hello, Listed, Standing};
 
 /// A browser that nobody took for as long is replaced: its build and its memory grow old.
 pub const READY_MAX: Duration = Duration::from_secs(30 * 60);
+/// How long the place of a browser that was given away stays empty. Whoever got it is being answered
+/// and says its first words, on the cores that the next one would start on.
+const REFILL_AFTER: Duration = Duration::from_millis(50);
 /// How long to wait after a browser that did not start, at most.
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Heartbeats that a slow listener may be behind; it misses some beyond it, and newer ones follow.
@@ -443,6 +446,9 @@ impl Agent {
             return;
         }
         self.changed = true;
+        if self.launch_from <= now {
+            self.launch_from = now.after(REFILL_AFTER);
+        }
         let Some(kept) = self.kept.get(&browser) else {
             let _ = to.send(Answer::error(
                 "unknown",
