@@ -19,9 +19,12 @@ bench: ## usher beside haproxy and nginx: table on the terminal and in bench/RES
 	@scripts/setup bench
 	cargo build --release --locked --package usher --bin usher --example echo
 	cargo build --release --locked --package usher-rooms --example seed --example waiting
+	cargo build --release --locked --package usher-cdp --example drive
+	cargo build --release --locked --package usher-browsers --example standin
 	python3 bench/run.py $(ARGS)
 	python3 bench/api.py
 	python3 bench/rooms.py
+	python3 bench/browsers.py
 
 soak: ## long runs: wide seeds (SEEDS=...), real load, fuzzing (SECONDS_EACH=... per target)
 	@scripts/setup test

@@ -91,7 +91,7 @@ class Node(proxies.Server):
         return proxies._proportional(self.process.pid)
 
     def session(self):
-        request = urllib.request.Request(f"http://{self.address}/v1/devtools/browser?keep_alive=600000",
+        request = urllib.request.Request(f"http://{self.address}/v1/devtools/browser?keep_alive=600000&wait=30s",
                                          method="POST", headers={"usher-binding": SECRET})
         told = json.load(urllib.request.urlopen(request, timeout=30))
         return f"ws://{self.address}/v1/devtools/browser/{told['sessionId']}"
@@ -199,10 +199,10 @@ def way(browsers, stand_ins, chromium, answers, args):
 def acquire(browsers, args):
     """Browsers that are ready, while the next ones start."""
     browsers.ready()
-    told = drive("acquire", browsers.address, SECRET, args.acquires, 1000)
+    told = drive("acquire", browsers.address, SECRET, args.acquires, args.pause)
     return ["## A browser that is ready", "",
-            f"{args.acquires} browsers, one a second, each given back at once; the pool starts the next "
-            "ones meanwhile on the same cores.", "",
+            f"{args.acquires} browsers, one each {args.pause} ms, given back at once; the pool starts the "
+            "next ones meanwhile on the same cores.", "",
             "| | goal | measured |", "| --- | ---: | ---: |",
             f"| p50 ms | 5 | {told['p50_us'] / 1000:.2f} |",
             f"| p99 ms | 20 | {told['p99_us'] / 1000:.2f} |",
@@ -317,7 +317,8 @@ def main():
                 lines += pictures(browsers, chromium, server, upstream, args) + [""]
         except BaseException:
             for server in servers:
-                print((server.folder / "output.log").read_text()[-2000:], file=sys.stderr)
+                for log in [server.folder / "output.log", *server.folder.glob("var/browsers/*.log")]:
+                    print(f"{log.name}: {log.read_text()[-2000:]}", file=sys.stderr)
             raise
         finally:
             for server in reversed(servers):
@@ -344,6 +345,7 @@ def arguments():
     parser.add_argument("--trips", type=int, default=2000, help="round trips of each run")
     parser.add_argument("--messages", type=int, default=200, help="large messages of each run")
     parser.add_argument("--acquires", type=int, default=60)
+    parser.add_argument("--pause", type=int, default=1000, help="ms between two of them")
     parser.add_argument("--pictures", type=int, default=10, help="of each page and way")
     parser.add_argument("--only", nargs="+", default=parts, choices=parts)
     parser.add_argument("--binary", type=Path, default=ROOT / "target/release/usher")
