@@ -13,18 +13,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
-use usher_cdp::session::{Asked, Body, Close, JoinFault, Line};
-use usher_cdp::{Ended, Gate, Part, Session};
+use usher_cdp::session::{Asked, Body, Close, JoinFault, Line, Room};
+use usher_cdp::{Ended, Gate, Part, Reach, Session, Terms};
 use usher_core::id::Id;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::line::Class;
 use usher_core::lease::region::Picked;
 use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId};
+use usher_egress::{Guardrails, Policy};
 use usher_pool::{ConnectionId, Pool, PoolError, SessionView};
 
 use crate::chance;
@@ -32,6 +33,10 @@ use crate::hosts::{Hosts, held};
 
 /// How long a host may take to say why a browser ended whose pipe is closed.
 const CAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// How long a browser may take to take on a client, or to answer what is asked of itself. Pages have
+/// no part in either, however they hang.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Why there is no session to talk to.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +53,9 @@ pub enum Missing {
     /// An older client is connected, which wants to be alone.
     #[error("WebSocket already initialized")]
     Taken,
+    /// The browser is there and does not answer.
+    #[error("the browser does not answer")]
+    Silent,
 }
 
 /// Sessions that this process carries, and all that it can find.
@@ -57,6 +65,8 @@ pub struct Sessions {
     carried: Mutex<HashMap<SessionId, Arc<Carried>>>,
     /// Clients that are connected.
     clients: watch::Sender<usize>,
+    /// For large messages of all of them.
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +162,7 @@ impl Sessions {
             hosts,
             carried: Mutex::default(),
             clients: watch::Sender::new(0),
+            room: Room::default(),
         })
     }
 
@@ -217,15 +228,17 @@ impl Sessions {
         if alone && carried.alone.swap(true, Ordering::AcqRel) {
             return Err(Missing::Taken);
         }
-        let line = match pipe.join(part, gate, limit).await {
-            Ok(line) => line,
-            Err(fault) => {
+        let joining = timeout(ANSWER_MAX, pipe.join(part, gate, limit)).await;
+        let line = match joining {
+            Ok(Ok(line)) => line,
+            refused => {
                 if alone {
                     carried.alone.store(false, Ordering::Release);
                 }
-                return Err(match fault {
-                    JoinFault::Ended => Missing::Unknown,
-                    fault => fault.into(),
+                return Err(match refused {
+                    Ok(Err(JoinFault::Ended)) => Missing::Unknown,
+                    Ok(Err(fault)) => fault.into(),
+                    Ok(Ok(_)) | Err(_) => Missing::Silent,
                 });
             }
         };
@@ -243,17 +256,20 @@ impl Sessions {
         })
     }
 
-    /// Connects somebody who asks one thing and goes, and is no connection that anybody sees.
-    pub(crate) async fn visit(
+    /// Asks the browser one thing, beside all connections. Its answer, result or fault.
+    pub(crate) async fn ask(
         self: &Arc<Self>,
         account: Id,
         session: SessionId,
-        part: Part,
-        gate: Gate,
-        limit: usize,
-    ) -> Result<Line, Missing> {
+        method: &'static str,
+        params: Value,
+    ) -> Result<Value, Missing> {
         let (_, _, pipe) = self.open(account, session).await?;
-        Ok(pipe.join(part, gate, limit).await?)
+        let answer = timeout(ANSWER_MAX, pipe.ask(method, params)).await;
+        let answer = answer.map_err(|_| Missing::Silent)?;
+        let answer = answer.ok_or(Missing::Unknown)?;
+        // Browsers write nothing else.
+        serde_json::from_slice(&answer).map_err(|_| Missing::Silent)
     }
 
     /// The connection to the browser of a live session.
@@ -316,7 +332,7 @@ impl Sessions {
             Ok(caller) => caller.pipe(held(&picked)).await,
             Err(fault) => Err(fault),
         };
-        let stream = stream.map_err(|fault| {
+        let (stream, policy) = stream.map_err(|fault| {
             tracing::debug!(%fault, session = ?place.session, "a session cannot be connected to");
             self.hosts.forget(place.browser);
             Missing::Unknown
@@ -334,7 +350,12 @@ impl Sessions {
             stream,
             cause: Some(Box::pin(cause)),
         };
-        let (carried, carrying) = Session::new(pipe, service(place.session));
+        let terms = Terms {
+            service: service(place.session),
+            reach: reach(&policy),
+            room: self.room.clone(),
+        };
+        let (carried, carrying) = Session::new(pipe, terms);
         let _ = session.set(carried.clone());
         let all = Arc::clone(self);
         tokio::spawn(async move {
@@ -397,6 +418,19 @@ fn farewell(reason: CloseReason) -> Close {
         code: reason.close_code(),
         reason: text.to_owned(),
     }
+}
+
+/// The hosts that a session with this policy may reach; `None`: all. The proxy holds it to them, and
+/// what it cannot understand lets nobody out.
+fn reach(policy: &Value) -> Option<Reach> {
+    let guardrails = match policy {
+        Value::Null => None,
+        policy => match Policy::read(&policy.to_string()) {
+            Ok(policy) => policy.guardrails,
+            Err(_) => Some(Guardrails::default()),
+        },
+    };
+    guardrails.map(|guardrails| Reach::new(move |host| guardrails.allow(host)))
 }
 
 /// Answers what is not the browser's to answer.

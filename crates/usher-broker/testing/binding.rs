@@ -1,14 +1,18 @@
 //! Browsers and the binding in front of them, for tests that speak to it over sockets.
 //!
-//! `listen` is what the host runs in a browser's network; `host FOLDER` is the host; `serve FOLDER
-//! SECRET` starts one, keeps its pool in the same folder, and says `listening ADDRESS`. It runs
-//! until its standard input ends. Pages reach what is public, and this machine at 127.0.0.1.
+//! `listen` is what the host runs in a browser's network; `host FOLDER OWN` is the host, and nothing
+//! opens the address OWN to a page; `serve FOLDER SECRET` starts one, keeps its pool in the same
+//! folder, and says `listening ADDRESS`. It runs until its standard input ends.
+//!
+//! Pages reach what is public, and this machine at 127.0.0.1; those of the other account reach all
+//! that can be opened. Names below `usher.test` have the addresses that a test needs.
 
 use std::io::{self, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -33,12 +37,14 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["listen"] => usher_browsers::listen(),
-        ["host", folder] => runtime().and_then(|runtime| runtime.block_on(run_host(folder))),
+        ["host", folder, own] => {
+            runtime().and_then(|runtime| runtime.block_on(run_host(folder, own)))
+        }
         ["serve", folder, secret] => {
             runtime().and_then(|runtime| runtime.block_on(serve(Path::new(folder), secret)))
         }
         _ => Err(io::Error::other(
-            "usage: binding-under-test listen | host FOLDER | serve FOLDER SECRET",
+            "usage: binding-under-test listen | host FOLDER OWN | serve FOLDER SECRET",
         )),
     };
     if let Err(error) = done {
@@ -53,12 +59,42 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-async fn run_host(folder: &str) -> io::Result<()> {
+/// The names that tests use, and the system's.
+fn egress() -> Egress {
+    let asked = Arc::new(AtomicU32::new(0));
+    Egress::with(Deadlines::default(), move |host| {
+        let asked = Arc::clone(&asked);
+        async move {
+            let [site, inside] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
+            match host.strip_suffix(".usher.test") {
+                Some("site") => Ok(vec![site]),
+                Some("inside") => Ok(vec![inside]),
+                Some("both") => Ok(vec![site, inside]),
+                Some("mapped") => Ok(vec!["::ffff:127.0.0.2".parse().map_err(io::Error::other)?]),
+                // Another address each time.
+                Some("rebind") => match asked.fetch_add(1, Ordering::Relaxed) % 2 {
+                    0 => Ok(vec![site]),
+                    _ => Ok(vec![inside]),
+                },
+                Some("metadata") => Ok(vec![[169, 254, 169, 254].into()]),
+                Some(_) => Err(io::ErrorKind::NotFound.into()),
+                None => {
+                    let found = tokio::net::lookup_host((host, 0)).await?;
+                    Ok(found.map(|address| address.ip()).collect())
+                }
+            }
+        }
+    })
+}
+
+async fn run_host(folder: &str, own: &str) -> io::Result<()> {
     let listen = vec![std::env::current_exe()?.into(), "listen".into()];
     let mut settings = usher_browsers::settings::Settings::new(folder.into(), listen);
     settings.slots = 3;
     settings.launches_max = 1;
-    let launcher = Launcher::prepare(settings, Box::new(Egress::new(Deadlines::default())))
+    let egress = egress();
+    egress.own_listeners([own.parse().map_err(io::Error::other)?]);
+    let launcher = Launcher::prepare(settings, Box::new(egress))
         .await
         .map_err(io::Error::other)?;
     let host = host::run(launcher, input_ends());
@@ -76,7 +112,9 @@ async fn run_host(folder: &str) -> io::Result<()> {
 }
 
 async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
-    let (_host, socket) = start_host(folder).await?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let (_host, socket) = start_host(folder, address).await?;
     let file = folder.join("pool.db");
     let pool = Sqlite::open(
         &file,
@@ -110,19 +148,22 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
         concurrent: 3,
         ..Limits::of(AccountKind::Paygo).with_browsers(Rate::per_second(50.0, 50))
     };
-    let account = |name: &str, secret: String| Account {
+    let account = |name: &str, secret: String, opened: &[&str]| Account {
         id: Id::derive("default", Kind::Account, name),
         limits,
         weight: 1,
         secret: Some(secret),
-        allow_private: vec!["127.0.0.1/32".to_owned()],
+        allow_private: opened.iter().map(ToString::to_string).collect(),
     };
     let accounts = vec![
-        account("one", secret.to_owned()),
-        account("other", format!("{secret}-of-another")),
+        account("one", secret.to_owned(), &["127.0.0.1/32"]),
+        account(
+            "other",
+            format!("{secret}-of-another"),
+            &["0.0.0.0/0", "::/0"],
+        ),
     ];
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    say(&format!("listening {}", listener.local_addr()?));
+    say(&format!("listening {address}"));
     Binding::new(front, accounts)
         .serve(listener, input_ends())
         .await;
@@ -139,11 +180,12 @@ async fn input_ends() {
     let _ = ends.await;
 }
 
-async fn start_host(folder: &Path) -> io::Result<(Child, PathBuf)> {
+async fn start_host(folder: &Path, own: SocketAddr) -> io::Result<(Child, PathBuf)> {
     let place = folder.join("host");
     let mut host = Command::new(std::env::current_exe()?)
         .arg("host")
         .arg(&place)
+        .arg(own.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;

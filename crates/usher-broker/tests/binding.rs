@@ -4,215 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
-use std::time::Duration;
+mod served;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use served::{Client, OTHER, PATIENCE, SECRET, Served};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::tungstenite::Message;
 use usher_cdp::chunks::{Assembler, cut};
-
-const SECRET: &str = "a-secret";
-const OTHER: &str = "a-secret-of-another";
-
-/// For anything that a browser does on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Served {
-    child: Child,
-    address: String,
-    _folder: TempDir,
-}
-
-impl Served {
-    /// `None`, and a word why, where no browser can be started.
-    async fn start() -> Option<Served> {
-        let folder = tempfile::tempdir().unwrap();
-        // Browsers of a host that is root are somebody else.
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_binding-under-test"))
-            .arg("serve")
-            .arg(folder.path())
-            .arg(SECRET)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
-        let Some(line) = line else {
-            let mut said = String::new();
-            let mut errors = child.stderr.take().unwrap();
-            errors.read_to_string(&mut said).await.unwrap();
-            assert!(said.contains("the sandbox cannot be made"), "{said}");
-            println!("SKIPPED: {said}");
-            return None;
-        };
-        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = errors.next_line().await {
-                println!("serve: {line}");
-            }
-        });
-        Some(Served {
-            child,
-            address: line.strip_prefix("listening ").unwrap().to_owned(),
-            _folder: folder,
-        })
-    }
-
-    async fn ask(&self, line: &str, body: &str) -> (u16, String) {
-        self.ask_as(SECRET, line, body).await
-    }
-
-    /// Status and body; `line` is a method and a path below `/v1`.
-    async fn ask_as(&self, secret: &str, line: &str, body: &str) -> (u16, String) {
-        let (method, path) = line.split_once(' ').unwrap();
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let request = format!(
-            "{method} /v1{path} HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {secret}\r\n\
-             Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let read = timeout(PATIENCE, stream.read_to_end(&mut answer));
-        read.await.expect(line).unwrap();
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, body.to_owned())
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask(&format!("GET {path}"), "").await;
-        assert_eq!(status, 200, "{path}: {body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    /// A browser; asked for again while none is ready, as its pool has one at a time.
-    async fn acquire(&self, line: &str) -> String {
-        self.acquire_for(line, "").await
-    }
-
-    async fn acquire_for(&self, line: &str, wish: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let (status, body) = self.ask(line, wish).await;
-            match status {
-                200 => {
-                    let told: Value = serde_json::from_str(&body).unwrap();
-                    return told["sessionId"].as_str().unwrap().to_owned();
-                }
-                503 => assert!(Instant::now() < deadline, "no browser becomes ready"),
-                _ => panic!("{status} {body}"),
-            }
-        }
-    }
-
-    async fn connect(&self, path: &str) -> Result<Client, (u16, String)> {
-        let stream = TcpStream::connect(&self.address).await.unwrap();
-        let mut request = format!("ws://{}/v1{path}", self.address)
-            .into_client_request()
-            .unwrap();
-        let headers = request.headers_mut();
-        headers.insert("usher-binding", SECRET.parse().unwrap());
-        let client = "@cloudflare/puppeteer@1.4.0".parse().unwrap();
-        headers.insert("cf-brapi-client", client);
-        match tokio_tungstenite::client_async(request, stream).await {
-            Ok((socket, response)) => {
-                assert!(response.headers().contains_key("cf-browser-session-id"));
-                Ok(Client { socket, next: 1 })
-            }
-            Err(Error::Http(response)) => {
-                let body = response.body().clone().unwrap_or_default();
-                let body = String::from_utf8(body).unwrap();
-                Err((response.status().as_u16(), body))
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// The processes of all browsers: what the host started, and what those did.
-    fn browsers(&self) -> Vec<i32> {
-        let below = |parents: &[i32]| -> Vec<i32> {
-            let all = fs::read_dir("/proc").unwrap().flatten();
-            let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            let child = |pid: &i32| {
-                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-                let parent = fields.and_then(|fields| fields.split_whitespace().nth(1));
-                parent.is_some_and(|parent| parents.iter().any(|of| of.to_string() == parent))
-            };
-            pids.filter(child).collect()
-        };
-        let own = i32::try_from(self.child.id().unwrap()).unwrap();
-        let mut last = below(&below(&[own]));
-        let mut found = Vec::new();
-        while !last.is_empty() {
-            found.extend(&last);
-            last = below(&last);
-        }
-        found
-    }
-
-    async fn stop(mut self) {
-        drop(self.child.stdin.take());
-        let ended = timeout(PATIENCE, self.child.wait()).await;
-        assert!(ended.expect("it ends").unwrap().success());
-    }
-}
-
-struct Client {
-    socket: WebSocketStream<TcpStream>,
-    next: i64,
-}
-
-impl Client {
-    /// Asks over plain text messages.
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
-        let id = self.next;
-        self.next += 1;
-        let text = json!({"id": id, "method": method, "params": params}).to_string();
-        self.socket.send(Message::text(text)).await.unwrap();
-        loop {
-            let message = timeout(PATIENCE, self.socket.next()).await.expect(method);
-            let Message::Text(text) = message.unwrap().unwrap() else {
-                continue;
-            };
-            let answer: Value = serde_json::from_str(&text).unwrap();
-            if answer["id"] == id {
-                return answer;
-            }
-        }
-    }
-
-    /// The end that the other side says.
-    async fn ends(mut self) -> Option<CloseFrame> {
-        let ended = async {
-            while let Some(Ok(message)) = self.socket.next().await {
-                if let Message::Close(frame) = message {
-                    return frame;
-                }
-            }
-            None
-        };
-        timeout(PATIENCE, ended).await.expect("an end")
-    }
-}
 
 #[tokio::test]
 async fn a_worker_gets_a_browser_and_gives_it_back() {
@@ -455,6 +258,7 @@ async fn a_browser_that_dies_and_a_client_that_leaves_are_told_of() {
     hasty.write_all(request.as_bytes()).await.unwrap();
     drop(hasty);
 
+    let killed = Instant::now();
     for process in served.browsers() {
         let pid = rustix::process::Pid::from_raw(process).unwrap();
         // One that has ended meanwhile is what is wanted.
@@ -464,7 +268,8 @@ async fn a_browser_that_dies_and_a_client_that_leaves_are_told_of() {
     let told = (u16::from(frame.code), frame.reason.as_str());
     assert_eq!(told, (1011, "ChromiumCrashed"));
     assert_eq!(served.connect(&path).await.err().unwrap().0, 404);
-    // The pool hears of it with the next batch, and of the hasty one when it is given back.
+    // The pool hears of it with the next batch, and of the hasty one when it is given back. From then
+    // on everybody says the same.
     loop {
         let history = served.get("/history").await;
         let history = history["history"].as_array().unwrap();
@@ -475,6 +280,12 @@ async fn a_browser_that_dies_and_a_client_that_leaves_are_told_of() {
         }
         assert!(Instant::now() < deadline, "{history:?}");
     }
+    let sessions = served.get("/sessions").await;
+    assert_eq!(sessions, json!({"sessions": []}));
+    assert_eq!(served.get("/limits").await["activeSessions"], json!([]));
+    let (status, text) = served.ask(&format!("DELETE {path}"), "").await;
+    assert_eq!((status, text.as_str()), (200, r#"{"status":"closed"}"#));
+    println!("all agree {:?} after the kill", killed.elapsed());
     served.stop().await;
 }
 

@@ -589,13 +589,13 @@ async fn a_session_from_prepare_to_close() {
     assert_eq!(refused(host.caller().await.ask::<()>(&older).await), "old");
 
     // The pipe is the browser's, and a newer connection takes it over amid a message.
-    let mut first = host.caller().await.pipe(held).await.unwrap();
+    let mut first = host.caller().await.pipe(held).await.unwrap().0;
     first
         .write_all(b"{\"id\":1,\"method\":\"Browser.getVersion\"}\0{\"id\":2,\"meth")
         .await
         .unwrap();
     assert_eq!(answer(&mut first).await["id"], 1);
-    let mut second = Client::new(host.caller().await.pipe(held).await.unwrap());
+    let mut second = Client::new(host.caller().await.pipe(held).await.unwrap().0);
     let six = evaluate::number(&mut second, "2*3").await;
     assert_eq!(six, 6);
     let rest = tokio::time::timeout(PATIENCE, first.read_to_end(&mut Vec::new())).await;
@@ -649,7 +649,7 @@ async fn a_browser_that_is_killed_is_told_and_replaced() {
     };
     let held = lease(&host, 7).await;
     let mut watching = host.caller().await.watch().await.unwrap();
-    let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap());
+    let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap().0);
     assert_eq!(evaluate::number(&mut pipe, "1").await, 1);
     // One of its own processes, as the kernel's OOM killer would choose it.
     host.main_process().kill();
@@ -702,7 +702,7 @@ async fn an_idle_session_ends() {
         guardrails: None,
     };
     let () = host.caller().await.ask(&ask).await.unwrap();
-    let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap());
+    let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap().0);
     // A command under way holds it, for longer than it may be idle.
     let page = evaluate::page(&mut pipe).await;
     let params =
@@ -725,7 +725,7 @@ async fn kill_9_of_the_host_leaves_nothing() {
             continue;
         };
         let held = lease(&host, 7).await;
-        let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap());
+        let mut pipe = Client::new(host.caller().await.pipe(held).await.unwrap().0);
         assert_eq!(evaluate::number(&mut pipe, "1").await, 1);
         let members = processes_of(host.pid());
         assert!(members.len() > 3, "{members:?}");
@@ -771,7 +771,7 @@ async fn a_page_that_eats_memory_takes_its_browser_along_and_nothing_else() {
 async fn a_page_eats_memory(host: &HostProcess) {
     let held = lease(host, 7).await;
     let mut watching = host.caller().await.watch().await.unwrap();
-    let mut client = Client::new(host.caller().await.pipe(held).await.unwrap());
+    let mut client = Client::new(host.caller().await.pipe(held).await.unwrap().0);
     let page = evaluate::page(&mut client).await;
     let eats = "const kept = []; const eat = () => { \
                 for (let i = 0; i < 8; i++) kept.push(new Uint8Array(4 << 20).fill(i + 1)); \
@@ -814,7 +814,7 @@ async fn thirty_leases_in_a_row_leave_the_host_as_it_was() {
                 .await
                 .unwrap();
         } else {
-            let mut client = Client::new(host.caller().await.pipe(held).await.unwrap());
+            let mut client = Client::new(host.caller().await.pipe(held).await.unwrap().0);
             assert_eq!(evaluate::number(&mut client, "1").await, 1);
             close(&host, held).await;
         }

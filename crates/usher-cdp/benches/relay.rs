@@ -12,10 +12,10 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_async_with_config};
-use usher_cdp::session::{Service, websocket};
-use usher_cdp::{Framing, Gate, Part, Session};
+use usher_cdp::session::{Room, websocket};
+use usher_cdp::{Framing, Gate, Part, Session, Terms};
 
 const ROUND_TRIPS: usize = 20_000;
 const EVENT_BYTES: usize = 1 << 20;
@@ -77,6 +77,14 @@ async fn direct() -> Client {
     connect(address).await
 }
 
+fn terms() -> Terms {
+    Terms {
+        service: Arc::new(|_| Box::pin(async { String::new() })),
+        reach: None,
+        room: Room::default(),
+    }
+}
+
 async fn connect(address: std::net::SocketAddr) -> Client {
     let stream = TcpStream::connect(address).await.expect("the server");
     stream.set_nodelay(true).expect("a socket");
@@ -90,8 +98,7 @@ async fn connect(address: std::net::SocketAddr) -> Client {
 async fn relayed() -> (Session, Client) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     tokio::spawn(browser(theirs));
-    let service: Service = Arc::new(|_| Box::pin(async { String::new() }));
-    let (session, carried) = Session::new(ours, service);
+    let (session, carried) = Session::new(ours, terms());
     tokio::spawn(carried);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -104,8 +111,8 @@ async fn relayed() -> (Session, Client) {
             .join(Part::Browser, Gate::default(), LIMIT)
             .await
             .expect("a part");
-        line.serve(server.expect("a handshake"), Framing::Text)
-            .await;
+        let stream = server.expect("a handshake").into_inner();
+        line.serve(stream, Framing::Text).await;
     });
     (session, connect(address).await)
 }
@@ -201,13 +208,15 @@ async fn idle() {
     for _ in 0..IDLE_SESSIONS {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (near, far) = UnixStream::pair().expect("a pair");
-        let service: Service = Arc::new(|_| Box::pin(async { String::new() }));
-        let (session, carried) = Session::new(ours, service);
+        let (session, carried) = Session::new(ours, terms());
         tokio::spawn(carried);
         let answered = tokio::spawn(async move {
             let mut theirs = theirs;
-            let mut text = [0; 256];
-            let _ = theirs.read(&mut text).await;
+            let mut text = Vec::new();
+            while !String::from_utf8_lossy(&text).contains("attachToBrowserTarget") {
+                let read = theirs.read_buf(&mut text).await;
+                assert_ne!(read.expect("the relay writes"), 0);
+            }
             let answer = b"{\"id\":1,\"result\":{\"sessionId\":\"R0\"}}\0";
             theirs.write_all(answer).await.expect("the relay reads");
             theirs
@@ -216,9 +225,7 @@ async fn idle() {
             .join(Part::Browser, Gate::default(), LIMIT)
             .await
             .expect("a part");
-        let socket =
-            WebSocketStream::from_raw_socket(near, Role::Server, Some(websocket(LIMIT))).await;
-        tokio::spawn(line.serve(socket, Framing::Text));
+        tokio::spawn(line.serve(near, Framing::Text));
         kept.push((session, far, answered.await.expect("the stand-in")));
     }
     let each = resident().saturating_sub(before) / IDLE_SESSIONS as u64;

@@ -79,10 +79,13 @@ const LISTENS: [&str; 1] = ["Target.setAutoAttach"];
 
 /// Commands whose parameters are looked at. They pass with the parameters that were judged, written
 /// anew: a name that stands there twice cannot mean one thing here and another to the browser.
-const LOOKED_AT: [&str; 10] = [
+const LOOKED_AT: [&str; 13] = [
     "Browser.setDownloadBehavior",
     "DOM.setFileInputFiles",
+    "Fetch.continueRequest",
     "Input.dispatchDragEvent",
+    "Network.continueInterceptedRequest",
+    "Network.loadNetworkResource",
     "Page.handleFileChooser",
     "Page.navigate",
     "Page.setDownloadBehavior",
@@ -91,6 +94,10 @@ const LOOKED_AT: [&str; 10] = [
     "Target.sendMessageToTarget",
     "Tracing.start",
 ];
+
+/// What is about the machine and not about pages: programs put into the browser, ports of it, what
+/// is near it.
+const OUTSIDE: [&str; 4] = ["Cast.", "Extensions.", "PWA.", "Tethering."];
 
 impl Gate {
     /// Judges a command, which is part of `text`.
@@ -119,22 +126,27 @@ impl Gate {
             // With the last of these a page would speak to the browser past this gate.
             "Browser.crash"
             | "Browser.crashGpuProcess"
+            | "Browser.executeBrowserCommand"
+            | "Target.openDevTools"
             | "Target.setRemoteLocations"
             | "Target.exposeDevToolsProtocol" => missing(),
             _ if method.starts_with("Cloudflare.") => Service,
-            _ if method.starts_with("Extensions.") || method.starts_with("PWA.") => missing(),
+            _ if OUTSIDE.iter().any(|domain| method.starts_with(domain)) => missing(),
             _ => Pass,
         }
     }
 
     fn look(&self, method: &str, params: &mut Map<String, Value>) -> Result<(), Judged> {
         match method {
-            "Page.navigate" | "Target.createTarget" => {
-                match params.get("url").and_then(Value::as_str) {
-                    Some(url) if !may_navigate(url) => Err(Refuse(-32000, NAVIGATION)),
-                    _ => Ok(()),
-                }
-            }
+            // The last three fetch on behalf of a page, and some of them whatever they are given.
+            "Page.navigate"
+            | "Target.createTarget"
+            | "Fetch.continueRequest"
+            | "Network.continueInterceptedRequest"
+            | "Network.loadNetworkResource" => match params.get("url").and_then(Value::as_str) {
+                Some(url) if !may_navigate(url) => Err(Refuse(-32000, NAVIGATION)),
+                _ => Ok(()),
+            },
             "Browser.setDownloadBehavior" | "Page.setDownloadBehavior" => {
                 self.downloads(params);
                 Ok(())
@@ -313,7 +325,13 @@ mod tests {
         ] {
             assert!(!may_navigate(url), "{url}");
             let params = serde_json::json!({"url": url}).to_string();
-            for method in ["Page.navigate", "Target.createTarget"] {
+            for method in [
+                "Page.navigate",
+                "Target.createTarget",
+                "Fetch.continueRequest",
+                "Network.continueInterceptedRequest",
+                "Network.loadNetworkResource",
+            ] {
                 assert_eq!(
                     judged(&Gate::default(), method, &params),
                     Refuse(-32000, NAVIGATION)
@@ -405,9 +423,13 @@ mod tests {
         for method in [
             "Browser.crash",
             "Browser.crashGpuProcess",
+            "Browser.executeBrowserCommand",
+            "Cast.enable",
             "Extensions.loadUnpacked",
             "PWA.install",
+            "Target.openDevTools",
             "Target.setRemoteLocations",
+            "Tethering.bind",
             "Target.exposeDevToolsProtocol",
         ] {
             assert!(

@@ -25,5 +25,5 @@ pub mod relay;
 pub mod session;
 
 pub use gate::Gate;
-pub use relay::{ClientId, Delivery, Part, Relay, Step};
-pub use session::{Ended, Framing, Session};
+pub use relay::{ClientId, Delivery, Part, Reach, Relay, Step};
+pub use session::{Ended, Framing, Session, Terms};

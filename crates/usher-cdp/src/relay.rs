@@ -8,10 +8,13 @@
 //! all below them; the browser tells of each before it says anything in its name.
 //!
 //! Numbers of commands pass as they are, for they count in each part anew. Only those that a
-//! browser cannot count in (it takes 32 bits) are exchanged for numbers from a range that is kept
-//! free for it.
+//! browser cannot count in (it takes 32 bits), and those below zero, are exchanged for numbers from
+//! a range that is kept free for it.
 //!
-//! The caller does the IO: [`Relay::join`], then [`Relay::command`] for each message of a client
+//! What is seen to in every browser, whoever is connected, is in `watch`. Its commands have numbers
+//! below zero, and no client's has: so whoever carries the pipe can tell what a client wanted.
+//!
+//! The caller does the IO: [`Relay::begin`], [`Relay::join`], then [`Relay::command`] for each message of a client
 //! and [`Relay::deliver`] for each of the browser, then [`Relay::leave`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,6 +25,11 @@ use serde_json::{Value, json};
 use crate::gate::{Gate, Judged};
 use crate::message::{Command, CommandFault, Front, front, session};
 use crate::oversize::shortened;
+use watch::Watch;
+
+mod watch;
+
+pub use watch::{PAGES_MAX, Reach};
 
 /// Clients of one browser.
 pub const CLIENTS_MAX: usize = 16;
@@ -71,6 +79,7 @@ struct Exchanged {
 enum Asked {
     Attach(ClientId),
     Detach,
+    Question,
 }
 
 /// Joins clients to a browser.
@@ -85,6 +94,8 @@ pub struct Relay {
     exchanged: HashMap<i32, Exchanged>,
     next_exchanged: i32,
     left_out: u64,
+    watch: Watch,
+    last_own: i32,
 }
 
 /// What a client's message leads to.
@@ -120,8 +131,10 @@ pub enum Delivery {
     Refused(ClientId),
     /// The page that this client was connected to is gone.
     Gone(ClientId),
-    /// This goes back to the browser: a part that nobody wants any more.
+    /// This goes back to the browser: a part that nobody wants any more, a page that is to close.
     Browser(String),
+    /// The answer to the question of this number.
+    Told(i32, Bytes),
     /// Nothing.
     Nothing,
 }
@@ -132,6 +145,30 @@ pub enum Delivery {
 pub struct Full;
 
 impl Relay {
+    /// For a browser whose pages may reach these hosts; `None`: all.
+    #[must_use]
+    pub fn new(reach: Option<Reach>) -> Relay {
+        Relay {
+            watch: Watch::new(reach),
+            ..Relay::default()
+        }
+    }
+
+    /// What goes to the browser before anything else.
+    pub fn begin(&mut self) -> Vec<String> {
+        let orders = self.watch.begin().into_iter();
+        orders
+            .map(|(method, params)| self.own_command(method, &params))
+            .collect()
+    }
+
+    /// Asks the browser something of itself, for nobody's connection. The text goes to the browser,
+    /// which will say [`Delivery::Told`] with the number.
+    pub fn question(&mut self, method: &str, params: &Value) -> (i32, String) {
+        let text = self.ask(Asked::Question, method, params);
+        (self.next_asked, text)
+    }
+
     /// Takes a client on. `limit`: the longest message that it takes, in bytes. The text goes to
     /// the browser, which will say [`Delivery::Joined`]; nothing is taken from the client before.
     ///
@@ -210,6 +247,10 @@ impl Relay {
         {
             return refuse(&command, -32001, "Session with given id not found.");
         }
+        if command.method == "Target.createTarget" && self.watch.is_full() {
+            let text = format!("this browser has {PAGES_MAX} pages, and may have no more");
+            return refuse(&command, -32000, &text);
+        }
         let judged = client.gate.judge(&command, text);
         let mut hide_command_line = false;
         let changed;
@@ -247,7 +288,7 @@ impl Relay {
         }
         out.push_str(&text[command.fields_at..command.id_at.start]);
         let passes = i32::try_from(command.id).ok();
-        let passes = passes.filter(|&id| id < EXCHANGED_MIN && !hide_command_line);
+        let passes = passes.filter(|id| (0..EXCHANGED_MIN).contains(id) && !hide_command_line);
         let number = match passes {
             Some(number) => number,
             None => match self.exchange(id, command.id, hide_command_line) {
@@ -325,6 +366,7 @@ impl Relay {
         match front(message) {
             Front::Answer(number, _) => match self.asked.remove(&number) {
                 Some(Asked::Attach(client)) => self.joined(client, message),
+                Some(Asked::Question) => Delivery::Told(number, Bytes::copy_from_slice(message)),
                 Some(Asked::Detach) | None => Delivery::Nothing,
             },
             Front::Event("Target.detachedFromTarget") => {
@@ -341,7 +383,11 @@ impl Relay {
                     None => Delivery::Nothing,
                 }
             }
-            Front::Event(_) | Front::Other => Delivery::Nothing,
+            Front::Event(method) => match self.watch.event(method, message) {
+                Some((method, params)) => Delivery::Browser(self.own_command(method, &params)),
+                None => Delivery::Nothing,
+            },
+            Front::Other => Delivery::Nothing,
         }
     }
 
@@ -364,16 +410,20 @@ impl Relay {
     }
 
     /// A client's part told that it was attached to another one, which is the client's then. One
-    /// too many is given back.
+    /// too many is given back, and one where nobody is to be, as the browser's own surface.
     fn attached(&mut self, owner: ClientId, message: &[u8]) -> Option<String> {
-        let part = part_of(message)?;
+        let event: Value = serde_json::from_slice(message).ok()?;
+        let part = part_in(&event)?;
         let client = self.clients.get_mut(&owner)?;
         if self.owners.contains_key(&part) {
             return None;
         }
-        if client.parts >= PARTS_MAX {
+        let url = event.pointer("/params/targetInfo/url");
+        let strays = url.and_then(Value::as_str).is_some_and(watch::strays);
+        if strays || client.parts >= PARTS_MAX {
             self.left_out += 1;
-            return Some(self.detach(&part));
+            let of = json!({"sessionId": part});
+            return Some(self.own_command("Target.detachFromTarget", &of));
         }
         client.parts += 1;
         self.owners.insert(part, owner);
@@ -443,6 +493,13 @@ impl Relay {
         format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#)
     }
 
+    /// A command of the relay's own. Its answer is nobody's.
+    fn own_command(&mut self, method: &str, params: &Value) -> String {
+        self.last_own = self.last_own.checked_sub(1).unwrap_or(-1);
+        let id = self.last_own;
+        format!(r#"{{"id":{id},"method":"{method}","params":{params}}}"#)
+    }
+
     fn detach(&mut self, part: &str) -> String {
         self.ask(
             Asked::Detach,
@@ -454,7 +511,10 @@ impl Relay {
 
 /// The part that an event tells of.
 fn part_of(event: &[u8]) -> Option<Box<str>> {
-    let event: Value = serde_json::from_slice(event).ok()?;
+    part_in(&serde_json::from_slice(event).ok()?)
+}
+
+fn part_in(event: &Value) -> Option<Box<str>> {
     let part = event.pointer("/params/sessionId")?.as_str()?;
     is_part(part).then(|| part.into())
 }

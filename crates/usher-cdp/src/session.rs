@@ -5,12 +5,13 @@
 //! else. It never waits to write while it does not read: browsers do not read while nobody reads
 //! them. Each client has a task of its own for its WebSocket, both directions apart from each other
 //! for the same reason. What is under way to a client is bounded in bytes; a client that does not
-//! take it for [`STALLED`] is cut off, for the others wait behind it.
+//! take it for [`STALLED`] is cut off, for the others wait behind it, and so is one that answers no
+//! ping. What is large shares a [`Room`].
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,17 +20,25 @@ use futures_util::{SinkExt, StreamExt};
 use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::chunks::{Assembler, ChunkFault, PING, cut};
 use crate::gate::Gate;
 use crate::message::{Command, CommandFault};
-use crate::relay::{ClientId, Delivery, Part, Relay, Step};
+use crate::oversize::shortened;
+use crate::relay::{ClientId, Delivery, Part, Reach, Relay, Step};
+use metered::{Metered, Moved};
+use room::{Hold, Share};
+
+mod metered;
+mod room;
+
+pub use room::{LARGE_MAX, Room};
 
 /// The longest message of a browser, in bytes. A longer one is left out.
 pub const MESSAGE_MAX: usize = 256 << 20;
@@ -41,6 +50,10 @@ pub const COMMANDS_MAX: usize = 16 << 20;
 pub const STALLED: Duration = Duration::from_secs(30);
 /// Between two pings to a client.
 pub const PING_EVERY: Duration = Duration::from_secs(15);
+/// Pings in a row without an answer after which nobody is there.
+const PINGS_LOST_MAX: u32 = 2;
+/// Questions to a browser that have no answer yet; further ones wait.
+const QUESTIONS_MAX: usize = 16;
 /// For the end of a WebSocket to be said and heard.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -105,6 +118,35 @@ pub type Body = Pin<Box<dyn Future<Output = String> + Send>>;
 /// Answers commands that are not the browser's.
 pub type Service = Arc<dyn Fn(Asked) -> Body + Send + Sync>;
 
+/// What a session is carried with.
+#[derive(Clone)]
+pub struct Terms {
+    /// Answers commands that are not the browser's.
+    pub service: Service,
+    /// The hosts that its pages may reach; `None`: all.
+    pub reach: Option<Reach>,
+    /// For what is large.
+    pub room: Room,
+}
+
+impl std::fmt::Debug for Terms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Terms")
+            .field("reach", &self.reach)
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a client parted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parted {
+    /// What it was told last; `None`: it went by itself.
+    pub told: Option<Close>,
+    /// Whether it ever said anything, if only that it leaves.
+    pub spoke: bool,
+}
+
 /// Why a client is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JoinFault {
@@ -134,9 +176,20 @@ struct Activity {
 /// takes no more clients, and goes on for those that it has.
 #[derive(Debug, Clone)]
 pub struct Session {
-    joins: mpsc::Sender<Join>,
+    wishes: mpsc::Sender<Wish>,
+    questions: Arc<Semaphore>,
     activity: Arc<Activity>,
     ending: Arc<OnceLock<Close>>,
+}
+
+#[derive(Debug)]
+enum Wish {
+    Join(Join),
+    Ask {
+        method: &'static str,
+        params: serde_json::Value,
+        reply: oneshot::Sender<Bytes>,
+    },
 }
 
 #[derive(Debug)]
@@ -155,20 +208,22 @@ pub struct Line {
     said: mpsc::Sender<Said>,
     room: Arc<Semaphore>,
     inbox: mpsc::UnboundedReceiver<Packet>,
+    share: Share,
     ending: Arc<OnceLock<Close>>,
 }
 
 #[derive(Debug)]
 struct Packet {
     text: Bytes,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: OwnedSemaphorePermit,
+    _hold: Option<Hold>,
 }
 
 #[derive(Debug)]
 enum Said {
     Command(ClientId, Utf8Bytes, OwnedSemaphorePermit),
     Left(ClientId),
-    Answered(ClientId, String),
+    Answered(ClientId, String, OwnedSemaphorePermit),
 }
 
 struct Outbox {
@@ -184,11 +239,11 @@ fn permits(len: usize, max: usize) -> u32 {
 
 impl Session {
     /// A session over `pipe`, on which nothing is under way, and the future that carries it.
-    pub fn new<P>(pipe: P, service: Service) -> (Session, impl Future<Output = Ended> + Send)
+    pub fn new<P>(pipe: P, terms: Terms) -> (Session, impl Future<Output = Ended> + Send)
     where
         P: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (joins, wanted) = mpsc::channel(1);
+        let (wishes, wanted) = mpsc::channel(1);
         let activity = Arc::new(Activity {
             base: Instant::now(),
             last: AtomicU64::new(0),
@@ -197,21 +252,25 @@ impl Session {
             left_out: AtomicU64::new(0),
         });
         let session = Session {
-            joins,
+            wishes,
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             activity: Arc::clone(&activity),
             ending: Arc::default(),
         };
         let (said, heard) = mpsc::channel(crate::relay::CLIENTS_MAX);
         let carrier = Carrier {
-            relay: Relay::default(),
+            relay: Relay::new(terms.reach),
             boxes: HashMap::new(),
             waiting: HashMap::new(),
+            questions: HashMap::new(),
             pending: BytesMut::new(),
             room: Arc::new(Semaphore::new(COMMANDS_MAX / 1024)),
             said,
             activity,
             ending: Arc::clone(&session.ending),
-            service,
+            service: terms.service,
+            share: terms.room.of_session(),
+            told_left_out: 0,
         };
         (session, carrier.carry(pipe, wanted, heard))
     }
@@ -228,8 +287,23 @@ impl Session {
             limit,
             reply,
         };
-        self.joins.send(join).await.map_err(|_| JoinFault::Ended)?;
+        let join = Wish::Join(join);
+        self.wishes.send(join).await.map_err(|_| JoinFault::Ended)?;
         answer.await.map_err(|_| JoinFault::Ended)?
+    }
+
+    /// Asks the browser something of itself, beside all clients. Its answer, a JSON text; `None`
+    /// when the session has ended.
+    pub async fn ask(&self, method: &'static str, params: serde_json::Value) -> Option<Bytes> {
+        let _one_of = self.questions.acquire().await.ok()?;
+        let (reply, answer) = oneshot::channel();
+        let ask = Wish::Ask {
+            method,
+            params,
+            reply,
+        };
+        self.wishes.send(ask).await.ok()?;
+        answer.await.ok()
     }
 
     /// How clients are told of the end, if it comes from outside. The first word counts; without
@@ -281,6 +355,7 @@ struct Carrier {
     boxes: HashMap<ClientId, Outbox>,
     /// Clients that have no part yet.
     waiting: HashMap<ClientId, (usize, oneshot::Sender<Result<Line, JoinFault>>)>,
+    questions: HashMap<i32, oneshot::Sender<Bytes>>,
     /// What is to be written to the browser.
     pending: BytesMut,
     room: Arc<Semaphore>,
@@ -288,21 +363,27 @@ struct Carrier {
     activity: Arc<Activity>,
     ending: Arc<OnceLock<Close>>,
     service: Service,
+    share: Share,
+    /// What the relay had left out when it was last asked.
+    told_left_out: u64,
 }
 
 impl Carrier {
     async fn carry<P>(
         mut self,
         pipe: P,
-        mut wanted: mpsc::Receiver<Join>,
+        mut wanted: mpsc::Receiver<Wish>,
         mut heard: mpsc::Receiver<Said>,
     ) -> Ended
     where
         P: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (mut reader, mut writer) = tokio::io::split(pipe);
-        let mut splitter = Splitter::default();
+        let mut splitter = Splitter::new(self.share.hold());
         let mut taking = true;
+        for text in self.relay.begin() {
+            self.write(&text);
+        }
         loop {
             self.tell();
             let free = self.pending.len() < PENDING_MAX;
@@ -330,8 +411,16 @@ impl Carrier {
                         return self.end(Ended::Closed, Close::new(1000, ""));
                     }
                 }
-                join = wanted.recv(), if free && taking => match join {
-                    Some(join) => self.join(join),
+                wish = wanted.recv(), if free && taking => match wish {
+                    Some(Wish::Join(join)) => self.join(join),
+                    Some(Wish::Ask { method, params, reply }) => {
+                        self.touch();
+                        // Whoever gave up waits for no answer.
+                        self.questions.retain(|_, reply| !reply.is_closed());
+                        let (number, text) = self.relay.question(method, &params);
+                        self.questions.insert(number, reply);
+                        self.write(&text);
+                    }
                     None if self.relay.clients() == 0 => {
                         return self.end(Ended::Dropped, Close::new(1011, ""));
                     }
@@ -384,14 +473,16 @@ impl Carrier {
     fn hear(&mut self, said: Said) -> bool {
         match said {
             Said::Left(id) => self.leave(id),
-            Said::Answered(id, text) => self.post(id, text.into(), None),
-            Said::Command(id, text, _room) => {
+            Said::Answered(id, text, room) => self.post(id, text.into(), room, None),
+            // What is answered here is as short as what asked for it, and has its room until the
+            // client takes it.
+            Said::Command(id, text, room) => {
                 self.touch();
                 match self.relay.command(id, &text) {
                     Step::Browser(text) => self.write(&text),
-                    Step::Client(text) => self.post(id, text.into(), None),
+                    Step::Client(text) => self.post(id, text.into(), room, None),
                     Step::Close(text) => {
-                        self.post(id, text.into(), None);
+                        self.post(id, text.into(), room, None);
                         return true;
                     }
                     Step::Service {
@@ -408,7 +499,7 @@ impl Carrier {
                         let said = self.said.clone();
                         tokio::spawn(async move {
                             let text = Relay::answer(number, session.as_deref(), &answer.await);
-                            let _ = said.send(Said::Answered(id, text)).await;
+                            let _ = said.send(Said::Answered(id, text, room)).await;
                         });
                     }
                 }
@@ -428,12 +519,25 @@ impl Carrier {
                 let Some(outbox) = self.boxes.get(&id) else {
                     return;
                 };
+                let mut hold = self.share.hold();
+                let text = match hold.reach(text.len()) {
+                    true => text,
+                    false => match shortened(&text, room::SMALL_MAX) {
+                        Some(short) => short.into(),
+                        None => return self.left_out(1),
+                    },
+                };
                 let wanted = permits(text.len(), OUTBOX_MAX);
                 let room = Arc::clone(&outbox.room).acquire_many_owned(wanted);
                 match timeout(STALLED, room).await {
-                    Ok(Ok(room)) => self.post(id, text, Some(room)),
+                    Ok(Ok(room)) => self.post(id, text, room, Some(hold)),
                     // It takes nothing: without it the others go on.
                     Ok(Err(_)) | Err(_) => self.leave(id),
+                }
+            }
+            Delivery::Told(number, text) => {
+                if let Some(reply) = self.questions.remove(&number) {
+                    let _ = reply.send(text);
                 }
             }
             Delivery::Joined(id) => self.joined(id),
@@ -447,9 +551,15 @@ impl Carrier {
             Delivery::Browser(text) => self.write(&text),
             Delivery::Nothing => {
                 let left_out = self.relay.left_out();
-                self.activity.left_out.store(left_out, Ordering::Relaxed);
+                self.left_out(left_out.saturating_sub(self.told_left_out));
+                self.told_left_out = left_out;
             }
         }
+    }
+
+    fn left_out(&self, more: u64) {
+        let left_out = &self.activity.left_out;
+        left_out.fetch_add(more, Ordering::Relaxed);
     }
 
     fn joined(&mut self, id: ClientId) {
@@ -465,6 +575,7 @@ impl Carrier {
             said: self.said.clone(),
             room: Arc::clone(&self.room),
             inbox,
+            share: self.share.clone(),
             ending: Arc::clone(&self.ending),
         };
         if reply.send(Ok(line)).is_err() {
@@ -472,10 +583,13 @@ impl Carrier {
         }
     }
 
-    /// What is answered here is as short as what asked for it, and needs no room of its own.
-    fn post(&mut self, id: ClientId, text: Bytes, room: Option<OwnedSemaphorePermit>) {
+    fn post(&mut self, id: ClientId, text: Bytes, room: OwnedSemaphorePermit, hold: Option<Hold>) {
         if let Some(outbox) = self.boxes.get(&id) {
-            let _ = outbox.packets.send(Packet { text, _room: room });
+            let _ = outbox.packets.send(Packet {
+                text,
+                _room: room,
+                _hold: hold,
+            });
         }
     }
 
@@ -497,20 +611,20 @@ struct Splitter {
     /// A message that is too long is under way.
     skipping: bool,
     read: usize,
+    hold: Hold,
 }
 
-impl Default for Splitter {
-    fn default() -> Splitter {
+impl Splitter {
+    fn new(hold: Hold) -> Splitter {
         Splitter {
             bytes: BytesMut::new(),
             searched: 0,
             skipping: false,
             read: READ_MIN,
+            hold,
         }
     }
-}
 
-impl Splitter {
     /// Room to read into, as much as the last read suggests.
     fn make_room(&mut self) {
         if self.bytes.is_empty() && self.bytes.capacity() > READ_MIN && self.read == READ_MIN {
@@ -532,7 +646,7 @@ impl Splitter {
                     _ => (self.read / 2).max(READ_MIN),
                 };
                 self.searched = self.bytes.len();
-                if self.searched > MESSAGE_MAX {
+                if self.searched > MESSAGE_MAX || !self.hold.reach(self.searched) {
                     self.skipping = true;
                 }
                 if self.skipping {
@@ -542,6 +656,9 @@ impl Splitter {
                 return None;
             };
             let message = self.bytes.split_to(self.searched + found);
+            if message.len() > room::SMALL_MAX {
+                self.hold.let_go();
+            }
             self.bytes.advance(1);
             self.searched = 0;
             if !std::mem::take(&mut self.skipping) {
@@ -552,17 +669,34 @@ impl Splitter {
 }
 
 impl Line {
-    /// Carries the client's WebSocket until one side ends it. What the client was told last.
-    pub async fn serve<S>(mut self, socket: WebSocketStream<S>, framing: Framing) -> Option<Close>
+    /// Carries the client's WebSocket, whose handshake is over, until one side ends it.
+    pub async fn serve<S>(mut self, stream: S, framing: Framing) -> Parted
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        let moved = Moved::new(&self.share);
+        let metered = Metered {
+            stream,
+            moved: Arc::clone(&moved),
+        };
+        let settings = Some(websocket(self.limit));
+        let socket = WebSocketStream::from_raw_socket(metered, Role::Server, settings).await;
         let (mut sink, mut stream) = socket.split();
+        let spoke = AtomicBool::new(false);
+        // It is we who do not read.
+        let held_up = AtomicBool::new(false);
         let close = {
             let up = async {
                 let mut assembler = Assembler::new(self.limit);
                 loop {
-                    let text = match stream.next().await {
+                    if !assembler.is_amid() {
+                        moved.message_ends();
+                    }
+                    let message = stream.next().await;
+                    if matches!(message, Some(Ok(_))) {
+                        spoke.store(true, Ordering::Relaxed);
+                    }
+                    let text = match message {
                         Some(Ok(Message::Text(text)))
                             if framing == Framing::Chunks && *text == *PING =>
                         {
@@ -585,8 +719,12 @@ impl Line {
                         Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => {
                             return Some(Close::new(1009, "message too big"));
                         }
+                        Some(Err(_)) if moved.is_full() => {
+                            return Some(Close::new(1013, "no room for a message of this size"));
+                        }
                         Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                     };
+                    held_up.store(true, Ordering::Relaxed);
                     let wanted = permits(text.len(), COMMANDS_MAX);
                     let Ok(room) = Arc::clone(&self.room).acquire_many_owned(wanted).await else {
                         return None;
@@ -596,15 +734,25 @@ impl Line {
                         // Its end is told from the other direction.
                         return std::future::pending().await;
                     }
+                    held_up.store(false, Ordering::Relaxed);
                 }
             };
             let down = async {
                 let mut ping = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+                ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                let (mut read, mut lost) = (moved.read(), 0);
                 loop {
                     let packet = tokio::select! {
                         packet = self.inbox.recv() => packet,
                         _ = ping.tick() => {
-                            sink.send(Message::Ping(Bytes::new())).await.ok()?;
+                            let heard = moved.read() != read || held_up.load(Ordering::Relaxed);
+                            lost = if heard { 0 } else { lost + 1 };
+                            if lost > PINGS_LOST_MAX {
+                                return None;
+                            }
+                            read = moved.read();
+                            let ping = Message::Ping(Bytes::new());
+                            taken(&moved, sink.send(ping)).await?.ok()?;
                             continue;
                         }
                     };
@@ -618,11 +766,13 @@ impl Line {
                             let Ok(text) = Utf8Bytes::try_from(packet.text) else {
                                 continue;
                             };
-                            sink.send(Message::Text(text)).await.ok()?;
+                            taken(&moved, sink.send(Message::Text(text))).await?.ok()?;
                         }
                         Framing::Chunks => {
                             for piece in cut(packet.text) {
-                                sink.send(Message::Binary(piece)).await.ok()?;
+                                taken(&moved, sink.send(Message::Binary(piece)))
+                                    .await?
+                                    .ok()?;
                             }
                         }
                     }
@@ -646,7 +796,23 @@ impl Line {
             };
             let _ = timeout(FAREWELL, farewell).await;
         }
-        close
+        Parted {
+            told: close,
+            spoke: spoke.into_inner(),
+        }
+    }
+}
+
+/// Waits until a message is sent; `None` if nothing of it was taken for [`STALLED`].
+async fn taken<T>(moved: &Moved, sending: impl Future<Output = T>) -> Option<T> {
+    let mut sending = std::pin::pin!(sending);
+    loop {
+        let before = moved.written();
+        match timeout(STALLED, &mut sending).await {
+            Ok(sent) => return Some(sent),
+            Err(_) if moved.written() == before => return None,
+            Err(_) => {}
+        }
     }
 }
 

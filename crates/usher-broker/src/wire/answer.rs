@@ -161,6 +161,7 @@ impl From<Missing> for Fault {
                 StatusCode::NOT_FOUND
             }
             Missing::Taken | Missing::Join(JoinFault::Full(_)) => StatusCode::CONFLICT,
+            Missing::Silent => StatusCode::GATEWAY_TIMEOUT,
             Missing::Pool(error) => {
                 tracing::warn!(%error, "a pool of browsers does not answer");
                 StatusCode::INTERNAL_SERVER_ERROR

@@ -8,12 +8,8 @@ use std::sync::Arc;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::DuplexStream;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
-use usher_cdp::session::{Framing, websocket};
-use usher_cdp::{Gate, Part};
+use usher_cdp::{Framing, Gate, Part};
 use usher_core::lease::SessionId;
 
 use super::answer::{Fault, Said, empty};
@@ -36,7 +32,7 @@ impl Front {
             ..Gate::default()
         };
         let joined = self.joined(caller, session, Part::Browser, gate).await?;
-        Ok(self.switch(caller, request, &key, joined, Framing::Text, None))
+        Ok(self.switch(request, &key, joined, Framing::Text, None))
     }
 
     /// The same, of one page.
@@ -55,7 +51,7 @@ impl Front {
         };
         let part = Part::Page(target.to_owned());
         let joined = self.joined(caller, session, part, gate).await?;
-        Ok(self.switch(caller, request, &key, joined, Framing::Text, None))
+        Ok(self.switch(request, &key, joined, Framing::Text, None))
     }
 
     /// For older clients, which cut messages into pieces and want to be alone.
@@ -77,7 +73,7 @@ impl Front {
             true,
         );
         let joined = joined.await?;
-        Ok(self.switch(caller, request, &key, joined, Framing::Chunks, None))
+        Ok(self.switch(request, &key, joined, Framing::Chunks, None))
     }
 
     /// A browser and a connection to it in one step.
@@ -94,7 +90,7 @@ impl Front {
             .joined(caller, session, Part::Browser, Gate::default())
             .await?;
         let (told, offer) = given.told(empty(StatusCode::SWITCHING_PROTOCOLS));
-        let mut response = self.switch(caller, request, &key, joined, Framing::Text, Some(offer));
+        let mut response = self.switch(request, &key, joined, Framing::Text, Some(offer));
         response.headers_mut().extend(told.into_parts().0.headers);
         Ok(response)
     }
@@ -116,7 +112,6 @@ impl Front {
     /// Answers 101 and carries the connection from then on.
     fn switch<B>(
         &self,
-        caller: &Caller,
         mut request: Request<B>,
         key: &[u8],
         joined: Joined,
@@ -128,25 +123,22 @@ impl Front {
         let client = client.as_ref().and_then(|value| value.to_str().ok());
         tracing::debug!(?session, client, "a client connects");
         let upgrading = hyper::upgrade::on(&mut request);
-        let (sessions, limit) = (Arc::clone(&self.sessions), caller.message_max());
+        let sessions = Arc::clone(&self.sessions);
         tokio::spawn(async move {
             let (line, left) = joined.split();
             match upgrading.await {
                 Ok(upgraded) => {
-                    if let Some(offer) = offer {
+                    let parted = line.serve(TokioIo::new(upgraded), framing).await;
+                    // Whoever never said a word was gone before the answer reached it, and knows of
+                    // no session: dropped, the offer gives the browser back.
+                    if let Some(offer) = offer.filter(|_| parted.spoke) {
                         offer.written();
                     }
-                    let settings = Some(websocket(limit));
-                    let socket = WebSocketStream::from_raw_socket(
-                        TokioIo::new(upgraded),
-                        Role::Server,
-                        settings,
-                    );
-                    line.serve(socket.await, framing).await;
                 }
                 // It went away between two steps: its line has to hear of it all the same.
                 Err(_) => {
-                    line.serve(closed().await, framing).await;
+                    let (near, _) = tokio::io::duplex(1);
+                    line.serve(near, framing).await;
                 }
             }
             sessions.left(left).await;
@@ -166,12 +158,6 @@ impl Front {
         }
         response
     }
-}
-
-/// A connection whose other end is closed.
-async fn closed() -> WebSocketStream<DuplexStream> {
-    let (near, _) = tokio::io::duplex(1);
-    WebSocketStream::from_raw_socket(near, Role::Server, None).await
 }
 
 /// The key of a request for a WebSocket.

@@ -1,30 +1,15 @@
 //! A browser asked in the client's name: its version, its pages.
 //!
 //! Browsers answer such questions over HTTP on a port of their own, which ours do not have. So each
-//! is a command over a connection of its own, and what only that port could say is not told.
+//! is a command on the pipe, beside all connections, and what only that port could say is not told.
 
-use std::time::Duration;
-
-use futures_util::{SinkExt, StreamExt};
 use http::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::timeout;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::Role;
-use usher_cdp::session::{Framing, websocket};
-use usher_cdp::{Gate, Part};
+use usher_cdp::gate;
 use usher_core::lease::SessionId;
 
 use super::answer::{Fault, Said, empty, json};
 use super::{Caller, Front, parameter, session_id};
-use crate::sessions::Missing;
-
-/// For a browser to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-
-/// Bytes of an answer: a list of many pages.
-const MESSAGE_MAX: usize = 4 << 20;
 
 /// What a browser lists and nobody opened: parts of its own surface.
 const OWN_KINDS: [&str; 2] = ["browser_ui", "browser"];
@@ -61,6 +46,9 @@ impl Front {
             ["new"] => {
                 let url = parameter(request.uri().query(), "url");
                 let url = url.unwrap_or_else(|| "about:blank".to_owned());
+                if !gate::may_navigate(&url) {
+                    return Err(Fault::bad(gate::NAVIGATION));
+                }
                 let made = self
                     .ask(caller, session, "Target.createTarget", json!({"url": url}))
                     .await?;
@@ -129,58 +117,20 @@ impl Front {
         })))
     }
 
-    /// Asks one thing, as a client that comes for it and goes.
+    /// Asks the browser one thing.
     async fn ask(
         &self,
         caller: &Caller,
         session: SessionId,
-        method: &str,
+        method: &'static str,
         params: Value,
     ) -> Result<Value, Fault> {
         let account = caller.account.id;
-        let line = self
-            .sessions
-            .visit(
-                account,
-                session,
-                Part::Browser,
-                Gate::default(),
-                MESSAGE_MAX,
-            )
-            .await?;
-        let (near, far) = tokio::io::duplex(64 << 10);
-        let settings = Some(websocket(MESSAGE_MAX));
-        let ours = WebSocketStream::from_raw_socket(near, Role::Client, settings);
-        let theirs = WebSocketStream::from_raw_socket(far, Role::Server, settings);
-        let (mut ours, theirs) = (ours.await, theirs.await);
-        let serving = tokio::spawn(line.serve(theirs, Framing::Text));
-        let question = json!({"id": 1, "method": method, "params": params}).to_string();
-        let asked = async {
-            ours.send(Message::text(question)).await.ok()?;
-            while let Some(Ok(message)) = ours.next().await {
-                let answer = message.to_text().ok().and_then(|text| {
-                    let answer: Value = serde_json::from_str(text).ok()?;
-                    (answer["id"] == 1).then_some(answer)
-                });
-                if answer.is_some() {
-                    return answer;
-                }
-            }
-            None
-        };
-        let answer = timeout(ANSWER_MAX, asked).await;
-        // The line ends by itself when it finds nobody there.
-        drop((ours, serving));
-        match answer {
-            Ok(Some(mut answer)) => match answer["error"]["message"].as_str() {
-                Some(text) => Err(Fault::bad(text)),
-                None => Ok(answer["result"].take()),
-            },
-            Ok(None) => Err(Missing::Unknown.into()),
-            Err(_) => {
-                let text = "the browser does not answer";
-                Err(Fault::new(StatusCode::GATEWAY_TIMEOUT, text))
-            }
+        let asked = self.sessions.ask(account, session, method, params);
+        let mut answer = asked.await?;
+        match answer["error"]["message"].as_str() {
+            Some(text) => Err(Fault::bad(text)),
+            None => Ok(answer["result"].take()),
         }
     }
 }

@@ -57,13 +57,17 @@ impl Caller {
         }
     }
 
-    /// The pipe of the browser that `held` is a lease on: messages with a zero byte after each.
+    /// The pipe of the browser that `held` is a lease on: messages with a zero byte after each. And
+    /// what its session may reach, as it was told when it was prepared.
     ///
     /// # Errors
     /// See [`CallerFault`].
-    pub async fn pipe(mut self, held: Held) -> Result<UnixStream, CallerFault> {
-        let () = self.ask(&Ask::Connect { held }).await?;
-        Ok(self.stream)
+    pub async fn pipe(
+        mut self,
+        held: Held,
+    ) -> Result<(UnixStream, serde_json::Value), CallerFault> {
+        let guardrails = self.ask(&Ask::Connect { held }).await?;
+        Ok((self.stream, guardrails))
     }
 
     /// A picture of one page. Dropping it before it is there gives the order up.

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use super::keeper::Order;
 use super::wire::{Answer, Ask, Beats, Held, read_frame, write_frame};
-use super::{Asked, draw, drawn};
+use super::{Asked, Ear, draw, drawn};
 
 /// Connections at one time. Lent browsers have one each, and their number is bounded by the slots.
 const CONNECTIONS_MAX: usize = 4096;
@@ -86,14 +86,14 @@ impl Visit {
             match ask {
                 Ask::Watch => return self.watch().await,
                 Ask::Connect { held } => match self.ear(held).await? {
-                    Ok(orders) => return self.connect(&orders).await,
+                    Ok(ear) => return self.connect(ear).await,
                     Err(refusal) => self.say(&refusal).await?,
                 },
                 Ask::Touch { held } => {
                     let answer = match self.ear(held).await? {
-                        Ok(orders) => {
+                        Ok(ear) => {
                             // A browser that is full of orders is not idle.
-                            let _ = orders.try_send(Order::Touch);
+                            let _ = ear.orders.try_send(Order::Touch);
                             Answer::DONE
                         }
                         Err(refusal) => refusal,
@@ -101,9 +101,9 @@ impl Visit {
                     self.say(&answer).await?;
                 }
                 Ask::Screenshot { held, order } => match self.ear(held).await? {
-                    Ok(orders) => {
+                    Ok(ear) => {
                         let (order, picture) = draw(order);
-                        orders.send(order).await.map_err(|_| ended())?;
+                        ear.orders.send(order).await.map_err(|_| ended())?;
                         self.picture(picture).await?;
                     }
                     Err(refusal) => self.say(&refusal).await?,
@@ -126,7 +126,7 @@ impl Visit {
         write_frame(&mut self.stream, &serde_json::to_vec(answer)?).await
     }
 
-    async fn ear(&mut self, held: Held) -> io::Result<Result<mpsc::Sender<Order>, Answer>> {
+    async fn ear(&mut self, held: Held) -> io::Result<Result<Ear, Answer>> {
         let (to, answer) = oneshot::channel();
         self.asked
             .send(Asked::Ear(held, to))
@@ -135,9 +135,9 @@ impl Visit {
         answer.await.map_err(|_| ended())
     }
 
-    async fn connect(mut self, orders: &mpsc::Sender<Order>) -> io::Result<()> {
-        self.say(&Answer::DONE).await?;
-        orders
+    async fn connect(mut self, ear: Ear) -> io::Result<()> {
+        self.say(&Answer::Ok(ear.guardrails)).await?;
+        ear.orders
             .send(Order::Lend(self.stream))
             .await
             .map_err(|_| ended())

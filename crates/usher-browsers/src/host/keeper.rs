@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::{BrowserId, SessionId};
 
-use super::pipe::{Answers, amid, ends};
+use super::pipe::{Answers, Commands, amid};
 use super::wire::Answer;
 use crate::browser::{Body, Browser, Launcher};
 use crate::canary;
@@ -330,6 +330,7 @@ impl Keeper {
         // A connection that comes amid a message gets what follows it.
         let mut skips = browser_amid;
         let mut answers = Answers::new(browser_amid);
+        let mut commands = Commands::new();
         let mut broker_amid = false;
         let (mut up, mut down) = (Chunk::new(), Chunk::new());
         let mut looks = ticks(LOOK_EVERY);
@@ -360,7 +361,9 @@ impl Keeper {
                 },
                 step = down.step(from_broker, Some(&mut to_browser)) => match step {
                     Step::Read => {
-                        self.commanded(ends(down.bytes()));
+                        if let Some(count) = commands.count(down.bytes()) {
+                            self.commanded(count);
+                        }
                         broker_amid = amid(down.bytes(), broker_amid);
                     }
                     Step::Wrote => {}
@@ -372,6 +375,7 @@ impl Keeper {
                     Some(Order::Lend(connection)) => {
                         // The newest connection of a session is the one that is meant.
                         self.parted(&mut down, &mut broker_amid);
+                        commands = Commands::new();
                         up.clear();
                         skips = browser_amid;
                         broker = Some(connection.into_split());
@@ -393,6 +397,7 @@ impl Keeper {
             }
             if lost {
                 self.parted(&mut down, &mut broker_amid);
+                commands = Commands::new();
                 up.clear();
                 broker = None;
             }

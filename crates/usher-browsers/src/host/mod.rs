@@ -52,10 +52,14 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(20 * 60);
 enum Asked {
     Plain(Ask, oneshot::Sender<Answer>),
     /// May who holds this lease talk to the browser, and where are its orders to be sent?
-    Ear(
-        wire::Held,
-        oneshot::Sender<Result<mpsc::Sender<Order>, Answer>>,
-    ),
+    Ear(wire::Held, oneshot::Sender<Result<Ear, Answer>>),
+}
+
+/// Where a browser hears its orders.
+struct Ear {
+    orders: mpsc::Sender<Order>,
+    /// What its session may reach, as it was told when it was prepared.
+    guardrails: serde_json::Value,
 }
 
 /// Runs browsers until `stop` or a drain ends it. Everything is done on the calling thread's runtime,
@@ -103,6 +107,7 @@ pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Resu
 struct Kept {
     orders: mpsc::Sender<Order>,
     facts: Arc<Facts>,
+    guardrails: serde_json::Value,
     told_to_end: bool,
 }
 
@@ -241,6 +246,7 @@ impl Agent {
                 Kept {
                     orders,
                     facts,
+                    guardrails: serde_json::Value::Null,
                     told_to_end: false,
                 },
             );
@@ -313,7 +319,7 @@ impl Agent {
         }
     }
 
-    fn ear(&self, held: wire::Held) -> Result<mpsc::Sender<Order>, Answer> {
+    fn ear(&self, held: wire::Held) -> Result<Ear, Answer> {
         let (browser, epoch, session) = held.parts();
         if !self.core.may_connect(browser, epoch, session) {
             let text = format!(
@@ -323,8 +329,11 @@ impl Agent {
             return Err(Answer::error("not_yours", text));
         }
         let kept = self.kept.get(&browser);
-        let orders = kept.map(|kept| kept.orders.clone());
-        orders.ok_or_else(|| {
+        let ear = kept.map(|kept| Ear {
+            orders: kept.orders.clone(),
+            guardrails: kept.guardrails.clone(),
+        });
+        ear.ok_or_else(|| {
             Answer::error("unknown", format!("browser {browser:?} does not run here"))
         })
     }
@@ -449,7 +458,7 @@ impl Agent {
         if self.launch_from <= now {
             self.launch_from = now.after(REFILL_AFTER);
         }
-        let Some(kept) = self.kept.get(&browser) else {
+        let Some(kept) = self.kept.get_mut(&browser) else {
             let _ = to.send(Answer::error(
                 "unknown",
                 format!("browser {browser:?} does not run here"),
@@ -458,6 +467,7 @@ impl Agent {
         };
         let (done, prepared) = oneshot::channel();
         let guardrails = guardrails.filter(|guardrails| !guardrails.is_null());
+        kept.guardrails = guardrails.clone().unwrap_or_default();
         let order = Order::Prepare {
             session,
             keep_alive: Duration::from_millis(keep_alive_ms).min(KEEP_ALIVE_MAX),

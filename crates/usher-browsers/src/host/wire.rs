@@ -53,7 +53,8 @@ pub enum Ask {
         #[serde(default)]
         guardrails: Option<serde_json::Value>,
     },
-    /// Turn this connection into the browser's pipe. Another one for the same session ends then.
+    /// Turn this connection into the browser's pipe, once it was answered with what the session may
+    /// reach. Another one for the same session ends then.
     Connect {
         /// Who holds it.
         #[serde(flatten)]

@@ -109,14 +109,12 @@ fn numbers_that_a_browser_cannot_count_in_are_exchanged_and_come_back() {
         i64::from(i32::MIN) - 1,
         (1 << 53) - 1,
         -(1 << 53) + 1,
-    ];
-    for &id in large.iter().chain(&[
-        0,
+        // What is below zero on the pipe is the relay's own.
         -1,
         -9999,
-        i64::from(EXCHANGED_MIN) - 1,
         i64::from(i32::MIN),
-    ]) {
+    ];
+    for &id in large.iter().chain(&[0, i64::from(EXCHANGED_MIN) - 1]) {
         let text = format!(r#"{{"id":{id},"method":"A.b","params":{{"id":5}}}}"#);
         for client in [ids[0], ids[1]] {
             let sent: Value =
@@ -386,4 +384,53 @@ proptest! {
             let _ = relay.deliver(BytesMut::from(text.as_bytes()));
         }
     }
+}
+
+#[test]
+fn what_the_relay_sees_to_itself_is_nobodys() {
+    let (mut relay, ids) = relay(1);
+    let own = |text: &str| {
+        let value: Value = serde_json::from_str(text).expect("JSON");
+        assert!(value["id"].as_i64().is_some_and(|id| id < 0), "{text}");
+        assert!(text.starts_with("{\"id\":-"), "{text}");
+        value
+    };
+    let begun = relay.begin();
+    assert_eq!(own(&begun[0])["method"], "Target.setDiscoverTargets");
+    let answer = json!({"id": own(&begun[0])["id"], "result": {}});
+    assert_eq!(say(&mut relay, &answer), Delivery::Nothing);
+    let info =
+        |id: usize, url: &str| json!({"targetId": id.to_string(), "type": "page", "url": url});
+    let created =
+        |info: Value| json!({"method": "Target.targetCreated", "params": {"targetInfo": info}});
+    let stray = created(info(0, "view-source:http://a"));
+    let Delivery::Browser(close) = say(&mut relay, &stray) else {
+        panic!("it is closed");
+    };
+    assert_eq!(own(&close)["method"], "Target.closeTarget");
+    for id in 0..PAGES_MAX {
+        assert_eq!(say(&mut relay, &created(info(id, ""))), Delivery::Nothing);
+    }
+    let create = r#"{"id":1,"method":"Target.createTarget","params":{"url":"about:blank"}}"#;
+    let refused = to_itself(relay.command(ids[0], create));
+    let text = "this browser has 50 pages, and may have no more";
+    assert_eq!(refused["error"]["message"], text);
+    let gone = json!({"method": "Target.targetDestroyed", "params": {"targetId": "7"}});
+    say(&mut relay, &gone);
+    to_browser(relay.command(ids[0], create));
+    // A client is not attached to the browser's own surface.
+    let event = json!({"method": "Target.attachedToTarget", "params": {"sessionId": "U", "targetInfo": {"url": "chrome://omnibox-popup.top-chrome/"}}, "sessionId": "R0"});
+    let Delivery::Browser(back) = say(&mut relay, &event) else {
+        panic!("it is given back");
+    };
+    assert_eq!(own(&back)["params"], json!({"sessionId": "U"}));
+    let there = to_itself(relay.command(ids[0], r#"{"id":2,"method":"A.b","sessionId":"U"}"#));
+    assert_eq!(there["error"]["code"], -32001);
+    // A question has its answer, and it has no client.
+    let (number, text) = relay.question("Target.getTargets", &json!({}));
+    assert!(text.contains("\"method\":\"Target.getTargets\"") && number > 0);
+    let answer = json!({"id": number, "result": {"targetInfos": []}});
+    let told = Bytes::from(answer.to_string());
+    assert_eq!(say(&mut relay, &answer), Delivery::Told(number, told));
+    assert_eq!(say(&mut relay, &answer), Delivery::Nothing);
 }

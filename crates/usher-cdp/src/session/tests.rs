@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
-use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
 
@@ -22,11 +21,20 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(Room::default(), None)
+    }
+
+    fn with(room: Room, reach: Option<Reach>) -> World {
         let (ours, pipe) = tokio::io::duplex(64 << 10);
         let service: Service = Arc::new(|asked: Asked| {
             Box::pin(async move { format!(r#""result":{{"asked":"{}"}}"#, asked.method) })
         });
-        let (session, carried) = Session::new(ours, service);
+        let terms = Terms {
+            service,
+            reach,
+            room,
+        };
+        let (session, carried) = Session::new(ours, terms);
         World {
             session,
             ended: tokio::spawn(carried),
@@ -36,8 +44,18 @@ impl World {
         }
     }
 
-    /// The next message to the browser.
+    /// The next message to the browser that is of some client.
     async fn heard(&mut self) -> Value {
+        loop {
+            let message = self.heard_any().await;
+            if message["id"].as_i64().is_none_or(|id| id >= 0) {
+                return message;
+            }
+        }
+    }
+
+    /// The next message to the browser.
+    async fn heard_any(&mut self) -> Value {
         loop {
             if let Some(end) = memchr(0, &self.got) {
                 let text: Vec<u8> = self.got.drain(..=end).collect();
@@ -56,7 +74,14 @@ impl World {
             .expect("a session");
     }
 
-    async fn join(&mut self, framing: Framing) -> (Socket, JoinHandle<Option<Close>>) {
+    async fn join(&mut self, framing: Framing) -> (Socket, JoinHandle<Parted>) {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let served = self.join_over(near, framing).await;
+        let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        (client, served)
+    }
+
+    async fn join_over(&mut self, near: DuplexStream, framing: Framing) -> JoinHandle<Parted> {
         let session = self.session.clone();
         let line =
             tokio::spawn(async move { session.join(Part::Browser, Gate::default(), LIMIT).await });
@@ -67,11 +92,7 @@ impl World {
         self.say(&json!({"id": asked["id"], "result": {"sessionId": part}}))
             .await;
         let line = line.await.expect("no panic").expect("a part");
-        let (near, far) = tokio::io::duplex(64 << 10);
-        let server =
-            WebSocketStream::from_raw_socket(near, Role::Server, Some(websocket(LIMIT))).await;
-        let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
-        (client, tokio::spawn(line.serve(server, framing)))
+        tokio::spawn(line.serve(near, framing))
     }
 }
 
@@ -179,10 +200,11 @@ async fn an_older_client_has_its_framing_and_its_ping() {
         .expect("a session");
     assert_eq!(closed(&mut socket).await, (1007, "bad chunk".to_owned()));
     drop(socket);
-    assert_eq!(
-        served.await.expect("no panic"),
-        Some(Close::new(1007, "bad chunk"))
-    );
+    let parted = Parted {
+        told: Some(Close::new(1007, "bad chunk")),
+        spoke: true,
+    };
+    assert_eq!(served.await.expect("no panic"), parted);
     assert_eq!(world.heard().await["method"], "Target.detachFromTarget");
 }
 
@@ -192,7 +214,11 @@ async fn a_client_that_leaves_lets_the_session_go_on() {
     let (first, served) = world.join(Framing::Text).await;
     let (mut second, _served) = world.join(Framing::Text).await;
     drop(first);
-    assert_eq!(served.await.expect("no panic"), None);
+    let parted = Parted {
+        told: None,
+        spoke: false,
+    };
+    assert_eq!(served.await.expect("no panic"), parted);
     let detach = world.heard().await;
     assert_eq!(detach["params"]["sessionId"], "R0");
     second
@@ -358,7 +384,7 @@ async fn a_browser_that_reads_nothing_stops_its_clients_and_is_still_read() {
 
 #[test]
 fn a_splitter_finds_every_message_and_keeps_no_memory() {
-    let mut splitter = Splitter::default();
+    let mut splitter = Splitter::new(Room::default().of_session().hold());
     let text: Vec<u8> = (0..200_u32)
         .flat_map(|n| [vec![b'x'; n as usize * 97], vec![0]].concat())
         .collect();
@@ -381,4 +407,142 @@ fn a_splitter_finds_every_message_and_keeps_no_memory() {
         "{}",
         splitter.bytes.capacity()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_answers_no_ping_is_not_there() {
+    let mut world = World::new();
+    let (near, far) = tokio::io::duplex(64 << 10);
+    // It neither reads nor closes, like one whose machine was switched off.
+    let served = world.join_over(near, Framing::Text).await;
+    let began = Instant::now();
+    let parted = Parted {
+        told: None,
+        spoke: false,
+    };
+    assert_eq!(served.await.expect("no panic"), parted);
+    assert_eq!(began.elapsed(), PING_EVERY * (PINGS_LOST_MAX + 1));
+    assert_eq!(world.heard().await["method"], "Target.detachFromTarget");
+    // One that answers stays.
+    let (mut socket, served) = world.join(Framing::Text).await;
+    let late = tokio::time::sleep(PING_EVERY * 10);
+    tokio::select! {
+        _ = text(&mut socket) => unreachable!("nothing is said"),
+        () = late => {}
+    }
+    assert!(!served.is_finished());
+    drop(far);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asks_and_never_reads_holds_no_more_than_its_room() {
+    let mut world = World::new();
+    let (socket, served) = world.join(Framing::Text).await;
+    let (mut sink, stream) = socket.split();
+    // Answered here, each longer than what asked for it; until the client is cut off.
+    let mut sent = 0;
+    while sink.send(Message::text("x")).await.is_ok() {
+        sent += 1;
+        assert!(sent < 100_000, "answers pile up");
+    }
+    assert_eq!(served.await.expect("no panic").told, None);
+    drop(stream);
+    assert_eq!(world.heard().await["method"], "Target.detachFromTarget");
+    // Others go on.
+    let (mut other, _served) = world.join(Framing::Text).await;
+    other.send(Message::text("x")).await.expect("a session");
+    assert_eq!(text(&mut other).await["error"]["code"], -32700);
+}
+
+#[tokio::test]
+async fn what_finds_no_room_is_told() {
+    const LARGE: usize = 9 << 20;
+    let mut world = World::with(Room::new(LARGE), None);
+    let session = world.session.clone();
+    let line = tokio::spawn(async move {
+        let limit = 64 << 20;
+        session.join(Part::Browser, Gate::default(), limit).await
+    });
+    let asked = world.heard().await;
+    world
+        .say(&json!({"id": asked["id"], "result": {"sessionId": "R0"}}))
+        .await;
+    let line = line.await.expect("no panic").expect("a part");
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let served = tokio::spawn(line.serve(near, Framing::Text));
+    let mut socket = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+    // From the browser: too large for the room while it is read, it is left out.
+    let event = json!({"method": "A.b", "params": {"x": "y".repeat(LARGE + 1)}, "sessionId": "R0"});
+    world.say(&event).await;
+    let event = json!({"method": "A.c", "params": {}, "sessionId": "R0"});
+    world.say(&event).await;
+    assert_eq!(text(&mut socket).await["method"], "A.c");
+    // One that fits passes, and its room is given back.
+    for _ in 0..3 {
+        let event =
+            json!({"method": "A.b", "params": {"x": "y".repeat(LARGE - 100)}, "sessionId": "R0"});
+        let (_, got) = tokio::join!(world.say(&event), text(&mut socket));
+        assert_eq!(got["method"], "A.b");
+    }
+    // From a client: cut off amid its message.
+    let command = json!({"id": 1, "method": "A.b", "params": {"x": "y".repeat(2 * LARGE)}});
+    let (sent, end) = tokio::join!(
+        socket.send(Message::text(command.to_string())),
+        world.heard()
+    );
+    assert!(sent.is_err());
+    assert_eq!(end["method"], "Target.detachFromTarget");
+    let told = served.await.expect("no panic").told.expect("a reason");
+    assert_eq!(told.code, 1013);
+}
+
+#[tokio::test]
+async fn a_question_is_answered_beside_all_clients() {
+    let mut world = World::new();
+    let begun = world.heard_any().await;
+    assert_eq!(begun["method"], "Target.setDiscoverTargets");
+    let session = world.session.clone();
+    let asked = tokio::spawn(async move { session.ask("Target.getTargets", json!({})).await });
+    let heard = world.heard().await;
+    assert_eq!(heard["method"], "Target.getTargets");
+    assert_eq!(world.session.clients(), 0);
+    let answer = json!({"id": heard["id"], "result": {"targetInfos": []}});
+    world.say(&answer).await;
+    let told = asked.await.expect("no panic").expect("an answer");
+    assert_eq!(
+        serde_json::from_slice::<Value>(&told).expect("JSON"),
+        answer
+    );
+    // Whoever asks a session that ends is not kept waiting.
+    let session = world.session.clone();
+    let asked = tokio::spawn(async move { session.ask("Target.getTargets", json!({})).await });
+    world.heard().await;
+    drop(world.pipe);
+    assert_eq!(asked.await.expect("no panic"), None);
+}
+
+#[tokio::test]
+async fn requests_that_guardrails_forbid_are_answered_on_the_pipe() {
+    let reach = Reach::new(|host| host == "example.com");
+    let mut world = World::with(Room::default(), Some(reach));
+    for expected in [
+        "Target.setDiscoverTargets",
+        "Browser.setDownloadBehavior",
+        "Fetch.disable",
+        "Fetch.enable",
+    ] {
+        assert_eq!(world.heard_any().await["method"], expected);
+    }
+    for (url, expected) in [
+        ("https://example.com/x", "Fetch.continueRequest"),
+        ("https://other.example/x", "Fetch.fulfillRequest"),
+    ] {
+        let params = json!({"requestId": "i.1", "request": {"url": url}});
+        world
+            .say(&json!({"method": "Fetch.requestPaused", "params": params}))
+            .await;
+        let heard = world.heard_any().await;
+        assert_eq!(heard["method"], expected);
+        assert_eq!(heard["params"]["requestId"], "i.1");
+    }
 }
