@@ -28,6 +28,8 @@ pub(crate) enum ApiError {
     Unauthenticated,
     /// Credentials that do not open this: 403, code 10000.
     Forbidden,
+    /// None or the wrong ones, where browsers are asked for: 401, code 10000.
+    Stranger,
     /// No such path: 404, codes 7003 and 7000.
     NoRoute(String),
     /// No such object: 404, code 1001.
@@ -36,6 +38,8 @@ pub(crate) enum ApiError {
     Method(String),
     /// The body is over the limit, in bytes: 413, code 10413.
     BodyTooLarge(usize),
+    /// The same of what is done with one page: 413, code 10413.
+    PageTooLarge,
     /// The body did not come in time: 408, code 10408.
     BodyTooSlow,
     /// The body is no JSON: 400, code 6007.
@@ -118,9 +122,10 @@ impl ApiError {
             | ApiError::InvalidRoom(_)
             | ApiError::Declared(_) => StatusCode::BAD_REQUEST,
             ApiError::Forbidden => StatusCode::FORBIDDEN,
+            ApiError::Stranger => StatusCode::UNAUTHORIZED,
             ApiError::NoRoute(_) | ApiError::NotFound | ApiError::NoRoom => StatusCode::NOT_FOUND,
             ApiError::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            ApiError::BodyTooLarge(_) | ApiError::PageTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ApiError::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             ApiError::Referenced(_) => StatusCode::PRECONDITION_FAILED,
             ApiError::Unbuilt(_) => StatusCode::NOT_IMPLEMENTED,
@@ -134,6 +139,7 @@ impl ApiError {
         match self {
             ApiError::Unauthenticated => one(6003, "Invalid request headers"),
             ApiError::Forbidden => one(10000, "Authentication error"),
+            ApiError::Stranger => one(10000, "Authentication failed"),
             ApiError::NoRoute(path) => vec![
                 json!({"code": 7003, "message": format!(
                     "Could not route to {path}, perhaps your object identifier is invalid?"
@@ -145,6 +151,7 @@ impl ApiError {
             ApiError::BodyTooLarge(limit) => {
                 one(10413, &format!("request body is larger than {limit} bytes"))
             }
+            ApiError::PageTooLarge => one(10413, "Error: request entity too large"),
             ApiError::BodyTooSlow => one(10408, "the request body did not come in time"),
             ApiError::Malformed(what) => {
                 one(6007, &format!("Malformed JSON in request body: {what}"))
@@ -199,14 +206,25 @@ fn invalid_room(fault: &Fault) -> Value {
     json!({"code": code, "message": fault.to_string(), "source": {"pointer": fault.pointer}})
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let body = json!({
+impl ApiError {
+    /// With the first message once more, under the name by which clients look for it where there is
+    /// no envelope.
+    pub(crate) fn said_twice(self) -> Response {
+        let mut body = self.body();
+        body["error"] = body["errors"][0]["message"].clone();
+        self.written(&body)
+    }
+
+    fn body(&self) -> Value {
+        json!({
             "success": false,
             "errors": self.errors(),
             "messages": [],
             "result": null,
-        });
+        })
+    }
+
+    fn written(self, body: &Value) -> Response {
         let mut answer = answer(self.status(), body.to_string());
         let headers = answer.headers_mut();
         match &self {
@@ -231,6 +249,13 @@ impl IntoResponse for ApiError {
             _ => {}
         }
         answer
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = self.body();
+        self.written(&body)
     }
 }
 

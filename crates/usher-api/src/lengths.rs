@@ -9,7 +9,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,6 +23,8 @@ pub(crate) struct Refused {
     /// The number of the first, from 0.
     from: AtomicU64,
     asked: AtomicU64,
+    /// There is no other request.
+    over: AtomicBool,
 }
 
 impl Refused {
@@ -30,6 +32,11 @@ impl Refused {
     pub(crate) fn next(&self) -> bool {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         number >= self.from.load(Ordering::Relaxed)
+    }
+
+    /// What comes from now on are no requests.
+    pub(crate) fn no_more(&self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -79,6 +86,7 @@ impl<S> Lengths<S> {
         let refused = Arc::new(Refused {
             from: AtomicU64::new(u64::MAX),
             asked: AtomicU64::new(0),
+            over: AtomicBool::new(false),
         });
         let lengths = Lengths {
             io,
@@ -92,6 +100,9 @@ impl<S> Lengths<S> {
     }
 
     fn see(&mut self, mut bytes: &[u8]) {
+        if self.refused.over.load(Ordering::Relaxed) {
+            return;
+        }
         while let Some((&byte, rest)) = bytes.split_first() {
             match self.place {
                 Place::Blind => return,

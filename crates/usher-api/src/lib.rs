@@ -4,8 +4,11 @@
 //! towards the node is made of `usher-core`'s types.
 
 pub mod access;
+pub mod browsers;
 mod dashboard;
 mod envelope;
+#[cfg(test)]
+mod here;
 mod lengths;
 mod patient;
 mod rest;

@@ -1,11 +1,14 @@
 //! A client of the API that does not read its answers must not hold a place for ever.
 //!
 //! The server below knows deadlines for what it reads and none for what it writes; this adds the
-//! one that is missing.
+//! one that is missing. A connection that has become a WebSocket is whoever's who speaks there: a client
+//! that looks at a page for a while is not to be cut off.
 
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,11 +24,17 @@ pub(crate) struct Patient<S> {
     io: S,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// It is no HTTP any more.
+    switched: Arc<AtomicBool>,
 }
 
 impl<S> Patient<S> {
-    pub(crate) fn new(io: S) -> Patient<S> {
-        Patient { io, stalled: None }
+    pub(crate) fn new(io: S, switched: Arc<AtomicBool>) -> Patient<S> {
+        Patient {
+            io,
+            stalled: None,
+            switched,
+        }
     }
 
     fn within_patience<T>(
@@ -33,7 +42,7 @@ impl<S> Patient<S> {
         cx: &mut Context<'_>,
         wrote: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if wrote.is_ready() {
+        if wrote.is_ready() || self.switched.load(Ordering::Relaxed) {
             self.stalled = None;
             return wrote;
         }
@@ -92,17 +101,29 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_let_go() {
         let (ours, _theirs) = tokio::io::duplex(8);
-        let mut patient = Patient::new(ours);
+        let mut patient = Patient::new(ours, Arc::default());
         let start = tokio::time::Instant::now();
         let error = patient.write_all(&[0; 16]).await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(start.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_speaks_something_else_may_take_their_time() {
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let mut patient = Patient::new(ours, Arc::new(AtomicBool::new(true)));
+        let read = async {
+            sleep(PATIENCE * 3).await;
+            theirs.read_exact(&mut [0; 16]).await
+        };
+        let (wrote, read) = tokio::join!(patient.write_all(&[0; 16]), read);
+        assert!(wrote.is_ok() && read.is_ok());
     }
 }

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -37,6 +38,7 @@ use usher_rooms::route::Ambiguous;
 use usher_store::{Revision, Stamp};
 
 use crate::access::Access;
+use crate::browsers::{self, Browsers, Surface};
 use crate::dashboard::{self, Dashboard};
 use crate::envelope::ApiError;
 use crate::lengths::Lengths;
@@ -59,7 +61,7 @@ const CONNECTIONS_MAX: usize = 512;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For a whole request body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the API may know of the node it speaks for.
 pub trait Control: Send + Sync + 'static {
@@ -107,6 +109,8 @@ pub trait Control: Send + Sync + 'static {
     fn in_force(&self, revision: Revision) -> InForce;
     /// The people who are signed in to the dashboard.
     fn sign_ins(&self) -> Arc<SignIns>;
+    /// What answers for browsers. `None`: none run here.
+    fn browser_front(&self) -> Option<Arc<dyn Browsers>>;
 }
 
 /// What became of a message.
@@ -246,21 +250,34 @@ pub async fn serve(
 
 /// Answers one connection until it ends.
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
-    let (stream, refused) = Lengths::new(Patient::new(stream));
+    let switched = Arc::new(AtomicBool::new(false));
+    let (stream, refused) = Lengths::new(Patient::new(stream, Arc::clone(&switched)));
     let app = TowerToHyperService::new(app);
     let service = service_fn(move |request| {
-        let (app, refused) = (app.clone(), refused.next());
+        let is_refused = refused.next();
+        let (app, refused) = (app.clone(), Arc::clone(&refused));
+        let switched = Arc::clone(&switched);
         async move {
-            if refused {
+            if is_refused {
                 return Ok(closing(ApiError::TwoLengths.into_response()));
             }
-            app.call(request).await
+            let answer = app.call(request).await;
+            if let Ok(answer) = &answer
+                && answer.status() == StatusCode::SWITCHING_PROTOCOLS
+            {
+                // Before its first byte is written, so that no byte after it is taken for HTTP.
+                switched.store(true, Ordering::Relaxed);
+                refused.no_more();
+            }
+            answer
         }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
+        // What becomes a WebSocket leaves its place here to others: browsers bound how many there are.
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection to the API ended early");
@@ -274,15 +291,23 @@ fn router(control: Shared) -> Router {
         // A page may have 4 MiB.
         apart(move || show_draft(&drafts, &id, uri.query().unwrap_or_default())).await
     });
+    let surface = Arc::new(Surface::new(Arc::clone(&app)));
     let v4 = any(move |request| Arc::clone(&app).answer(request));
     let dashboard = Dashboard::new(&control);
+    let session = middleware::from_fn_with_state(dashboard.clone(), dashboard::with_session);
     let v4 = Router::new()
         .route("/client/v4/{*path}", v4)
         .merge(dashboard.stream())
-        .layer(middleware::from_fn_with_state(
-            dashboard.clone(),
-            dashboard::with_session,
-        ));
+        .layer(session.clone());
+    let mut browsers = Router::new();
+    for prefix in browsers::PREFIXES {
+        let surface = Arc::clone(&surface);
+        browsers = browsers.route(
+            &format!("/client/v4/accounts/{{account_id}}/{prefix}/{{*path}}"),
+            any(move |request| Arc::clone(&surface).answer(request)),
+        );
+    }
+    let browsers = browsers.layer(session);
     Router::new()
         .merge(v4)
         .merge(dashboard.pages())
@@ -294,6 +319,8 @@ fn router(control: Shared) -> Router {
         .method_not_allowed_fallback(|| async { ApiError::Method("GET".to_owned()) })
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
         .layer(middleware::from_fn(within_time))
+        // These know how long their bodies and answers may take.
+        .merge(browsers)
         .layer(middleware::from_fn_with_state(
             Arc::clone(&control),
             last_answer,
@@ -325,7 +352,8 @@ async fn last_answer(
         .headers()
         .contains_key(http::header::TRANSFER_ENCODING);
     let answer = next.run(request).await;
-    if chunked || control.stopping() {
+    let switches = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if (chunked || control.stopping()) && !switches {
         closing(answer)
     } else {
         answer

@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use usher_api::access::Access;
+use usher_api::browsers::Browsers;
 use usher_api::server::{
     Answers, Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View,
 };
@@ -337,6 +338,10 @@ impl Control for Shared {
 
     fn browsers(&self) -> Arc<Vec<BrowserPool>> {
         Arc::default()
+    }
+
+    fn browser_front(&self) -> Option<Arc<dyn Browsers>> {
+        None
     }
 
     fn figures(&self) -> Figures {

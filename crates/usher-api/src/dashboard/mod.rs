@@ -78,7 +78,7 @@ impl Dashboard {
 
 pub use live::{Answers, Figures};
 pub use session::SignIns;
-pub(crate) use session::with_session;
+pub(crate) use session::{Unspoken, with_session};
 
 /// A file that keeps its name when its content changes: asked for again each time.
 fn page(headers: &HeaderMap, name: &str) -> Response {

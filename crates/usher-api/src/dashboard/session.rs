@@ -57,6 +57,11 @@ struct SignIn {
     ends: Mono,
 }
 
+/// A request that goes on as one with a token did not say the session's word, as reading need not.
+/// To be looked at where a `GET` does more than that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unspoken;
+
 /// What a cookie stands for.
 struct Opened {
     token: String,
@@ -211,6 +216,9 @@ pub(crate) async fn with_session(
         }
         if let Some(bearer) = bearer(&opened.token) {
             request.headers_mut().insert(AUTHORIZATION, bearer);
+        }
+        if reads {
+            request.extensions_mut().insert(Unspoken);
         }
     }
     next.run(request).await

@@ -165,6 +165,18 @@ impl Call {
         }
     }
 
+    /// The accounts that the caller may know of. All but the first are there for their browsers
+    /// alone.
+    pub(crate) fn accounts(&self) -> Vec<(Id, String)> {
+        let mut all = vec![(account(), ACCOUNT.to_owned())];
+        let more = self.app.control.browser_front();
+        let more = more.map_or_else(Vec::new, |front| front.accounts());
+        all.extend(more.into_iter().filter(|(id, _)| *id != account()));
+        let own = &self.caller.accounts;
+        all.retain(|(_, name)| own.is_empty() || own.contains(name));
+        all
+    }
+
     /// The id at that place of the path.
     pub(crate) fn id(&self, place: usize) -> Result<Id, ApiError> {
         let id = self.param(place).parse();
@@ -282,7 +294,10 @@ impl App {
             Needs::Edit(product) => caller.edits(product),
         };
         let mut accounts = caller.accounts.iter();
-        let account_open = caller.accounts.is_empty() || accounts.any(|name| name == ACCOUNT);
+        // Only browsers are other accounts'; what needs no permission tells each what is theirs.
+        let account_open = route.needs == Needs::Nothing
+            || caller.accounts.is_empty()
+            || accounts.any(|name| name == ACCOUNT);
         if !allowed || !account_open {
             return Err(ApiError::Forbidden);
         }
@@ -321,6 +336,16 @@ impl App {
             body: Bytes::new(),
         };
         Ok((route, call))
+    }
+
+    /// Who asks for browsers, if they may ask now.
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
+        let desired = self.control.desired();
+        let known = self.known(headers, &desired.state(), &desired);
+        known.map_err(|error| match error {
+            ApiError::Unauthenticated | ApiError::Forbidden => ApiError::Stranger,
+            other => other,
+        })
     }
 
     /// Who calls, if they may call now.
@@ -362,7 +387,7 @@ fn below(path: &str) -> &str {
 }
 
 /// What stands for `{name}` in `path`, if it is one of `template`.
-fn matched<'a>(template: &'a str, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
+pub(crate) fn matched<'a>(template: &'a str, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
     let mut values = Vec::new();
     let (mut wanted, mut given) = (template.split('/'), path.split('/'));
     loop {

@@ -16,6 +16,7 @@ use utoipa::openapi::{
 
 use super::document::{Field, Kind};
 use super::{Route, routes};
+use crate::browsers::calls::{self, Does, Line};
 
 /// The description, as JSON.
 pub(crate) fn document() -> String {
@@ -25,6 +26,11 @@ pub(crate) fn document() -> String {
         let item =
             PathItemBuilder::new().operation(method(&route.method), operation(&route, &envelope));
         paths = paths.path(route.path.clone(), item.build());
+    }
+    for line in &calls::LINES {
+        let item =
+            PathItemBuilder::new().operation(method(&line.method), browsers(line, &envelope));
+        paths = paths.path(path_of(line), item.build());
     }
     paths = paths.path(
         LIVE,
@@ -46,7 +52,8 @@ pub(crate) fn document() -> String {
         .title("Usher")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Compatible with the Cloudflare v4 API, less what is answered 501",
+            "Compatible with the Cloudflare v4 API, less what is answered 501. What is under \
+             browser-rendering is under browser-run, too",
         ));
     let all = OpenApiBuilder::new()
         .info(info)
@@ -127,6 +134,48 @@ fn live(envelope: &RefOr<Schema>) -> OperationBuilder {
         )
 }
 
+/// Under one of the prefixes; the other one is the same.
+fn path_of(line: &Line) -> String {
+    format!("/accounts/{{account_id}}/browser-rendering/{}", line.path)
+}
+
+/// A call of browsers. What it is answered depends on what answers it.
+fn browsers(line: &Line, envelope: &RefOr<Schema>) -> OperationBuilder {
+    let any = || {
+        let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
+        let anything = ContentBuilder::new().schema(Some(Schema::from(anything.build())));
+        let anything = anything.build();
+        ResponseBuilder::new().content("application/json", anything)
+    };
+    let refused = |text: &str| match line.path.starts_with("devtools/") {
+        true => any().description(text).build(),
+        false => {
+            let content = ContentBuilder::new().schema(Some(envelope.clone())).build();
+            let refused = ResponseBuilder::new().content("application/json", content);
+            refused.description(text).build()
+        }
+    };
+    let responses = ResponsesBuilder::new();
+    let responses = match line.does {
+        Does::Connect => {
+            let switched = ResponseBuilder::new().description("A WebSocket from here on");
+            responses.response("101", switched.build())
+        }
+        Does::Read | Does::Edit => responses.response("200", any().description("Done").build()),
+    };
+    let responses = responses
+        .response("4XX", refused("Refused, and why"))
+        .response(
+            "5XX",
+            refused("Not built, no browser for now, or the node did not do it"),
+        );
+    let operation = OperationBuilder::new()
+        .operation_id(Some(line.operation))
+        .summary(Some(line.summary))
+        .responses(responses.build());
+    with_parameters(operation, &path_of(line))
+}
+
 fn method(method: &Method) -> HttpMethod {
     match *method {
         Method::POST => HttpMethod::Post,
@@ -138,22 +187,10 @@ fn method(method: &Method) -> HttpMethod {
 }
 
 fn operation(route: &Route, envelope: &RefOr<Schema>) -> OperationBuilder {
-    let mut operation = OperationBuilder::new()
+    let operation = OperationBuilder::new()
         .operation_id(Some(route.operation.clone()))
         .summary(Some(route.summary));
-    let names = route.path.split('/').filter_map(|segment| {
-        segment
-            .strip_prefix('{')
-            .and_then(|rest| rest.strip_suffix('}'))
-    });
-    for name in names {
-        let parameter = ParameterBuilder::new()
-            .name(name)
-            .parameter_in(ParameterIn::Path)
-            .required(Required::True)
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
-        operation = operation.parameter(parameter);
-    }
+    let mut operation = with_parameters(operation, &route.path);
     if let Some(fields) = route.body {
         let needed = route.method != Method::PATCH;
         let content = ContentBuilder::new()
@@ -179,6 +216,24 @@ fn operation(route: &Route, envelope: &RefOr<Schema>) -> OperationBuilder {
         )
         .response("5XX", answer("Not built, or the store did not do it"));
     operation.responses(responses.build())
+}
+
+/// With what stands for `{name}` in the path.
+fn with_parameters(mut operation: OperationBuilder, path: &str) -> OperationBuilder {
+    let names = path.split('/').filter_map(|segment| {
+        segment
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+    });
+    for name in names {
+        let parameter = ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
+        operation = operation.parameter(parameter);
+    }
+    operation
 }
 
 /// The four keys of every answer.
@@ -266,6 +321,11 @@ mod tests {
                 route.path
             );
             assert_eq!(described["requestBody"].is_object(), route.body.is_some());
+        }
+        for line in &calls::LINES {
+            let method = line.method.as_str().to_lowercase();
+            let described = &document["paths"][path_of(line)][&method];
+            assert_eq!(described["operationId"], line.operation, "{}", line.path);
         }
         let live = &document["paths"][LIVE]["get"]["responses"]["200"]["content"];
         assert!(live["text/event-stream"].is_object(), "{live}");

@@ -172,7 +172,7 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
         Verb::Delete => Map::new(),
         Verb::Create | Verb::Replace | Verb::Edit => call.object()?,
     };
-    let caller = call.caller.clone();
+    let (caller, accounts) = (call.caller.clone(), call.accounts());
     let at = Stamp::now();
     keep(&call, at, move |state| {
         let kept = match verb {
@@ -199,7 +199,7 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
             Some(before) if verb == Verb::Edit => patched(before, &body),
             _ => body,
         };
-        let fields = checked(&whole, &caller, state)?;
+        let fields = checked(&whole, &caller, &accounts, state)?;
         if state
             .all(Kind::Token)
             .any(|other| other.id != id && other.name == fields.name)
@@ -249,12 +249,17 @@ async fn write(call: Call, verb: Verb) -> Result<Reply, ApiError> {
 
 async fn roll(call: Call) -> Result<Reply, ApiError> {
     let id = call.id(0)?;
-    let caller = call.caller.clone();
+    let (caller, accounts) = (call.caller.clone(), call.accounts());
     keep(&call, Stamp::now(), move |state| {
         let kept = state.find(Kind::Token, id).ok_or(ApiError::NotFound)?;
         let value: Value = serde_json::from_str(&kept.document).unwrap_or_default();
         // Whoever rolls a token holds it then, so may not get more than they have.
-        let fields = checked(value.as_object().unwrap_or(&Map::new()), &caller, state)?;
+        let fields = checked(
+            value.as_object().unwrap_or(&Map::new()),
+            &caller,
+            &accounts,
+            state,
+        )?;
         let (digest, made) = drawn()?;
         let put = Put {
             kind: Kind::Token,
@@ -336,7 +341,12 @@ fn within(kept: &Resource, caller: &Caller) -> Result<(), ApiError> {
 
 /// Everything that is wrong with a token, or what is needed of it. Nobody gives away more than they
 /// have.
-fn checked(body: &Map<String, Value>, caller: &Caller, state: &State) -> Result<Fields, ApiError> {
+fn checked(
+    body: &Map<String, Value>,
+    caller: &Caller,
+    accounts: &[(usher_core::id::Id, String)],
+    state: &State,
+) -> Result<Fields, ApiError> {
     let mut faults = Vec::new();
     let mut fault = |pointer: String, message: String| {
         faults.push(Fault {
@@ -400,7 +410,8 @@ fn checked(body: &Map<String, Value>, caller: &Caller, state: &State) -> Result<
     match given("accounts") {
         None => {}
         Some(Value::Array(list)) => {
-            for (place, item) in list.iter().enumerate().filter(|(_, item)| *item != ACCOUNT) {
+            let is_one = |item: &Value| accounts.iter().any(|(_, name)| item == name);
+            for (place, item) in list.iter().enumerate().filter(|(_, item)| !is_one(item)) {
                 fault(
                     format!("/accounts/{place}"),
                     format!("account {item} does not exist"),

@@ -85,24 +85,34 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         route(
             Method::GET,
-            "/accounts/{account_id}",
+            "/accounts/{id}",
             "get_account",
             "Shows an account",
             Needs::Nothing,
-            |_| Box::pin(async { Ok(Reply::result(&the_account())) }),
+            |call| Box::pin(async move { get_account(&call) }),
         ),
     ]
 }
 
-fn the_account() -> Value {
-    json!({"id": account().to_string(), "name": ACCOUNT, "type": "standard", "status": "active"})
+fn shown_account((id, name): &(Id, String)) -> Value {
+    json!({"id": id.to_string(), "name": name, "type": "standard", "status": "active"})
 }
 
 fn accounts(call: &Call) -> Result<Reply, ApiError> {
-    let asked = call
-        .query("name")
-        .is_none_or(|name| name.is_empty() || name == ACCOUNT);
-    paged(call, asked.then(the_account).into_iter().collect())
+    let asked = call.query("name").filter(|name| !name.is_empty());
+    let all = call.accounts();
+    let all = all
+        .iter()
+        .filter(|(_, name)| asked.is_none_or(|asked| asked == name));
+    paged(call, all.map(shown_account).collect())
+}
+
+fn get_account(call: &Call) -> Result<Reply, ApiError> {
+    let id = call.id(0)?;
+    let all = call.accounts();
+    let found = all.iter().find(|(known, _)| *known == id);
+    let found = found.ok_or_else(|| ApiError::NoRoute(call.path.clone()))?;
+    Ok(Reply::result(&shown_account(found)))
 }
 
 /// One page, also where none is asked for: the clients go on until a page is empty.

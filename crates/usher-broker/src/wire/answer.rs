@@ -21,8 +21,10 @@ use crate::sessions::Missing;
 pub enum Style {
     /// Plain text: clients show it as it is. Success is exactly 200.
     Binding,
-    /// `{"error": text}`.
+    /// `{"error": text}`: what programs with a token ask of sessions.
     Api,
+    /// The envelope of the v4 API: everything else that they ask.
+    Envelope,
 }
 
 /// The body of an answer. A browser that it offers is the client's when it is written; who drops it
@@ -94,18 +96,43 @@ fn written(status: StatusCode, kind: &'static str, text: String) -> Response<Sai
 pub(super) struct Fault {
     pub(super) status: StatusCode,
     pub(super) text: String,
+    /// Its number in the envelope.
+    code: Option<u32>,
     retry_after: Option<u64>,
     /// Whether clients that try again by themselves should not.
     last: bool,
+    /// The status says it all to a Worker.
+    bare: bool,
 }
+
+/// The number of what is not built.
+const UNBUILT: u32 = 10_501;
 
 impl Fault {
     pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Fault {
         Fault {
             status,
             text: text.into(),
+            code: None,
             retry_after: None,
             last: false,
+            bare: false,
+        }
+    }
+
+    /// No such path.
+    pub(super) fn nowhere() -> Fault {
+        Fault {
+            bare: true,
+            ..Fault::new(StatusCode::NOT_FOUND, "no such path")
+        }
+    }
+
+    /// The path is there, and is asked in another way.
+    pub(super) fn method() -> Fault {
+        Fault {
+            bare: true,
+            ..Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
         }
     }
 
@@ -116,6 +143,7 @@ impl Fault {
     /// What has a name and is not there yet.
     pub(super) fn unbuilt(what: &str) -> Fault {
         Fault {
+            code: Some(UNBUILT),
             last: true,
             ..Fault::new(
                 StatusCode::NOT_IMPLEMENTED,
@@ -124,10 +152,20 @@ impl Fault {
         }
     }
 
+    fn enveloped(&self) -> Value {
+        let mut error = json!({"message": self.text});
+        if let Some(code) = self.code {
+            error["code"] = code.into();
+        }
+        json!({"success": false, "errors": [error], "messages": [], "result": null})
+    }
+
     pub(super) fn written(self, style: Style) -> Response<Said> {
         let (kind, text) = match style {
+            Style::Binding if self.bare => return empty(self.status),
             Style::Binding => ("text/plain; charset=utf-8", self.text),
             Style::Api => ("application/json", json!({"error": self.text}).to_string()),
+            Style::Envelope => ("application/json", self.enveloped().to_string()),
         };
         let mut response = written(self.status, kind, text);
         let headers = response.headers_mut();
@@ -192,6 +230,12 @@ mod tests {
                 "application/json",
                 json!({"error": text}).to_string(),
             ),
+            (
+                Style::Envelope,
+                "application/json",
+                json!({"success": false, "errors": [{"message": text}], "messages": [], "result": null})
+                    .to_string(),
+            ),
         ] {
             let response = Fault::from(refusal).written(style);
             assert_eq!(response.status(), 429);
@@ -199,8 +243,14 @@ mod tests {
             assert_eq!(response.headers()[RETRY_AFTER], "5");
             assert_eq!(response.body().bytes, Some(body.into()));
         }
-        let response = Fault::unbuilt("recording").written(Style::Binding);
-        assert_eq!(response.status(), 501);
-        assert_eq!(response.headers()["x-should-retry"], "false");
+        for style in [Style::Binding, Style::Api, Style::Envelope] {
+            let response = Fault::unbuilt("recording").written(style);
+            assert_eq!(response.status(), 501);
+            assert_eq!(response.headers()["x-should-retry"], "false");
+        }
+        // A Worker's runtime goes by the status; a program is told all the same.
+        assert_eq!(Fault::nowhere().written(Style::Binding).body().bytes, None);
+        let told = Fault::method().written(Style::Api).into_body().bytes;
+        assert_eq!(told, Some(r#"{"error":"method not allowed"}"#.into()));
     }
 }

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,7 +23,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::answer::{Fault, Said, Style, empty};
-use super::{Account, Caller, Front};
+use super::{Account, Caller, Front, uuid};
+use crate::chance;
 
 /// Connections that are not WebSockets yet; further ones wait in the listen queue.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -98,7 +99,13 @@ impl Binding {
         let _ = stream.set_nodelay(true);
         let service = service_fn(|request| {
             let binding = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(binding.answer(request).await) }
+            async move {
+                let mut response = binding.answer(request).await;
+                if let Ok(id) = HeaderValue::try_from(uuid(chance::name())) {
+                    response.headers_mut().insert("usher-request-id", id);
+                }
+                Ok::<_, Infallible>(response)
+            }
         });
         let served = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -132,6 +139,7 @@ impl Binding {
             account,
             style: Style::Binding,
             base: BASE.into(),
+            once: None,
         };
         self.front.answer(caller, path, request).await
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use usher_cdp::gate;
 use usher_core::lease::SessionId;
 
-use super::answer::{Fault, Said, empty, json};
+use super::answer::{Fault, Said, json};
 use super::{Caller, Front, parameter, session_id};
 
 /// What a browser lists and nobody opened: parts of its own surface.
@@ -27,10 +27,10 @@ impl Front {
             ["new"] => &[Method::PUT],
             ["close", _] => &[Method::GET, Method::DELETE],
             [] | ["list" | "version" | "protocol"] | ["list" | "activate", _] => &[Method::GET],
-            _ => return Ok(empty(StatusCode::NOT_FOUND)),
+            _ => return Err(Fault::nowhere()),
         };
         if !expected.contains(method) {
-            return Ok(empty(StatusCode::METHOD_NOT_ALLOWED));
+            return Err(Fault::method());
         }
         let session = session_id(id)?;
         match rest {
@@ -113,7 +113,7 @@ impl Front {
             "User-Agent": told["userAgent"],
             "V8-Version": told["jsVersion"],
             "WebKit-Version": format!("537.36 ({revision})"),
-            "webSocketDebuggerUrl": caller.browser_url(session),
+            "webSocketDebuggerUrl": caller.browser_url_once(session),
         })))
     }
 

@@ -22,7 +22,7 @@ mod lists;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use hyper::body::Body;
 use usher_core::id::Id;
 use usher_core::lease::SessionId;
@@ -30,7 +30,7 @@ use usher_core::lease::limits::Limits;
 
 use crate::broker::Broker;
 use crate::sessions::Sessions;
-use answer::{Fault, empty};
+use answer::Fault;
 pub use answer::{Said, Style};
 
 /// Bytes of one message to and from a Worker.
@@ -62,6 +62,9 @@ pub struct Caller {
     pub style: Style,
     /// What the addresses of WebSockets begin with, up to `/devtools`: scheme, host and path.
     pub base: Arc<str>,
+    /// The same of the address that leads to the browser it asks about, and that only it may use:
+    /// for clients that take no token along. `None`: `base`.
+    pub once: Option<Arc<str>>,
 }
 
 impl Caller {
@@ -69,14 +72,35 @@ impl Caller {
     const fn message_max(&self) -> usize {
         match self.style {
             Style::Binding => BINDING_MESSAGE_MAX,
-            Style::Api => API_MESSAGE_MAX,
+            Style::Api | Style::Envelope => API_MESSAGE_MAX,
         }
     }
 
     fn browser_url(&self, session: SessionId) -> String {
-        format!("{}/devtools/browser/{}", self.base, uuid(session.0))
+        browser_url(&self.base, session)
+    }
+
+    fn browser_url_once(&self, session: SessionId) -> String {
+        browser_url(self.once.as_ref().unwrap_or(&self.base), session)
     }
 }
+
+fn browser_url(base: &str, session: SessionId) -> String {
+    format!("{base}/devtools/browser/{}", uuid(session.0))
+}
+
+/// Everything that is done with one page and one answer.
+const QUICK_ACTIONS: [&str; 9] = [
+    "screenshot",
+    "pdf",
+    "content",
+    "markdown",
+    "links",
+    "scrape",
+    "json",
+    "snapshot",
+    "accessibilityTree",
+];
 
 /// What stands behind both surfaces.
 pub struct Front {
@@ -129,15 +153,18 @@ impl Front {
     {
         let path = path.strip_suffix('/').unwrap_or(path);
         let parts: Vec<&str> = path.split('/').collect();
+        if caller.style == Style::Envelope {
+            return Front::enveloped(&parts);
+        }
         let binding = caller.style == Style::Binding;
         match parts.as_slice() {
             ["acquire"] if binding => match *request.method() {
                 Method::GET => self.acquire(&caller, request).await,
-                _ => Ok(wrong_method()),
+                _ => Err(Fault::method()),
             },
             ["connectDevtools"] if binding => match *request.method() {
                 Method::GET => self.connect_older(&caller, request).await,
-                _ => Ok(wrong_method()),
+                _ => Err(Fault::method()),
             },
             ["sessions"] if binding => get(&request, self.sessions(&caller)).await,
             ["history"] if binding => get(&request, self.history(&caller, request.uri())).await,
@@ -147,22 +174,34 @@ impl Front {
             ["devtools", "browser"] => match *request.method() {
                 Method::POST => self.acquire(&caller, request).await,
                 Method::GET => self.acquire_and_connect(&caller, request).await,
-                _ => Ok(wrong_method()),
+                _ => Err(Fault::method()),
             },
             ["devtools", "browser", id] => match *request.method() {
                 Method::GET => self.connect(&caller, id, request).await,
                 Method::DELETE => self.close(&caller, id).await,
-                _ => Ok(wrong_method()),
+                _ => Err(Fault::method()),
             },
             ["devtools", "browser", id, "page", target] => match *request.method() {
                 Method::GET => self.connect_page(&caller, id, target, request).await,
-                _ => Ok(wrong_method()),
+                _ => Err(Fault::method()),
             },
             ["devtools", "browser", id, "json", rest @ ..] => {
                 self.inside(&caller, id, rest, &request).await
             }
             ["devtools", "browser", _, "live_view"] => Err(Fault::unbuilt("live view")),
-            _ => Ok(empty(StatusCode::NOT_FOUND)),
+            _ => Err(Fault::nowhere()),
+        }
+    }
+
+    /// What is answered in the envelope.
+    fn enveloped(parts: &[&str]) -> Result<Response<Said>, Fault> {
+        match parts {
+            [action] if QUICK_ACTIONS.contains(action) => {
+                Err(Fault::unbuilt(&format!("the quick action {action}")))
+            }
+            ["crawl"] | ["crawl", _] => Err(Fault::unbuilt("crawling")),
+            ["recording", _] | ["recording", _, "network"] => Err(Fault::unbuilt("recording")),
+            _ => Err(Fault::nowhere()),
         }
     }
 }
@@ -174,12 +213,8 @@ async fn get<B>(
 ) -> Result<Response<Said>, Fault> {
     match *request.method() {
         Method::GET => answer.await,
-        _ => Ok(wrong_method()),
+        _ => Err(Fault::method()),
     }
-}
-
-fn wrong_method() -> Response<Said> {
-    empty(StatusCode::METHOD_NOT_ALLOWED)
 }
 
 /// How sessions and connections are written.

@@ -8,102 +8,16 @@ use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use serde_json::json;
 use tempfile::TempDir;
-use usher_core::catalog::{Address, Draft, Node};
 use usher_core::id::Kind as IdKind;
-use usher_core::probe::ProbeResult;
-use usher_core::time::Mono;
-use usher_store::{Place, Retention, Revision};
+use usher_store::{Place, Retention};
 
 use super::*;
 use crate::access::{Access, Permission, Secret, Token};
-use crate::rest::{App, Declared, Desired, Letter};
-use crate::server::{Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View};
-use crate::wire::browsers::BrowserPool;
+use crate::here::{Here, nothing};
+use crate::rest::{App, Declared, Desired};
 use crate::wire::reader::declared;
-use crate::wire::rooms::RoomStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-struct Here {
-    desired: Arc<Desired>,
-    access: Arc<Access>,
-    /// Whether what is kept comes into force in time.
-    in_time: Arc<AtomicBool>,
-}
-
-impl Control for Here {
-    fn desired(&self) -> Arc<Desired> {
-        Arc::clone(&self.desired)
-    }
-    fn view(&self) -> View {
-        unreachable!("no call of rooms asks for it")
-    }
-    fn access(&self) -> Arc<Access> {
-        Arc::clone(&self.access)
-    }
-    fn version(&self) -> &str {
-        "0"
-    }
-    fn uptime(&self) -> Duration {
-        Duration::ZERO
-    }
-    fn ready(&self) -> bool {
-        true
-    }
-    fn stopping(&self) -> bool {
-        false
-    }
-    fn now(&self) -> Mono {
-        Mono::ZERO
-    }
-    fn draw(&self) -> u64 {
-        use std::hash::{BuildHasher as _, RandomState};
-        RandomState::new().hash_one(0)
-    }
-    fn public_origin(&self) -> String {
-        "http://usher.example.com".to_owned()
-    }
-    fn metrics(&self) -> String {
-        String::new()
-    }
-    fn probed(&self, _: Id, _: &Address, _: Option<u16>) -> Vec<Probed> {
-        Vec::new()
-    }
-    fn attempt(&self, _: Vec<Attempt>) -> tokio::sync::mpsc::Receiver<(usize, ProbeResult)> {
-        unreachable!("no call of rooms probes")
-    }
-    fn post(&self, _: Letter) -> Posted {
-        unreachable!("no call of rooms posts")
-    }
-    fn delivered(&self, _: Id) -> Delivered {
-        Delivered::default()
-    }
-    fn posts_privately(&self) -> bool {
-        false
-    }
-    fn in_force(&self, _: Revision) -> InForce {
-        let in_time = self.in_time.load(Ordering::Relaxed);
-        Box::pin(async move { in_time })
-    }
-    fn sign_ins(&self) -> Arc<SignIns> {
-        Arc::default()
-    }
-    fn room(&self, _: Id) -> Option<RoomStatus> {
-        Some(RoomStatus {
-            seats: 7,
-            waiting: 2,
-            admitted_last_minute: 1,
-            wait_max: Some(Duration::from_secs(90)),
-            ..RoomStatus::default()
-        })
-    }
-    fn browsers(&self) -> Arc<Vec<BrowserPool>> {
-        Arc::default()
-    }
-    fn figures(&self) -> Figures {
-        Figures::default()
-    }
-}
 
 /// The API over a store in a folder of its own, with a file that declares two rooms.
 struct Api {
@@ -133,6 +47,7 @@ impl Api {
             desired: Arc::new(desired),
             access: Arc::new(Access::new(&[token])),
             in_time: Arc::clone(&in_time),
+            browsers: None,
         };
         let mut app = App::new(Arc::new(control));
         app.routes = super::routes();
@@ -206,25 +121,7 @@ fn file() -> Declared {
     });
     let report = Report::new(Mode::File);
     let cursor = Cursor::root(&report, &root);
-    let mut draft = Draft {
-        node: Node {
-            name: "n".to_owned(),
-            code: "N".to_owned(),
-            region: None,
-            country: None,
-            city: None,
-            coordinates: None,
-        },
-        zones: Vec::new(),
-        monitors: Vec::new(),
-        monitor_groups: Vec::new(),
-        pools: Vec::new(),
-        balancers: Vec::new(),
-        rooms: Vec::new(),
-        room_profile: Default::default(),
-        interval_min: Duration::from_secs(10),
-        hash_key: Default::default(),
-    };
+    let mut draft = nothing();
     for (section, below) in cursor.entries() {
         for (key, cursor) in below.entries() {
             if section == "zones" {
