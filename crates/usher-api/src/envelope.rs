@@ -60,6 +60,8 @@ pub(crate) enum ApiError {
     Unbuilt(String),
     /// More calls than the token may make: 429, code 1015.
     Limited(Duration),
+    /// Another process has not let go of what is asked for: 503, code 10503.
+    Elsewhere,
     /// The store did not do it: 503, code 10503.
     Store(StoreError),
 }
@@ -130,7 +132,7 @@ impl ApiError {
             ApiError::Referenced(_) => StatusCode::PRECONDITION_FAILED,
             ApiError::Unbuilt(_) => StatusCode::NOT_IMPLEMENTED,
             ApiError::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
-            ApiError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::Elsewhere | ApiError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -176,6 +178,7 @@ impl ApiError {
             ),
             ApiError::Unbuilt(what) => one(10501, what),
             ApiError::Limited(_) => one(1015, "Rate limited"),
+            ApiError::Elsewhere => one(10503, "the browsers are still another process's"),
             // Where it is stays in the log.
             ApiError::Store(error) => one(10503, &format!("the store {}", error.fault)),
         }
@@ -237,6 +240,9 @@ impl ApiError {
                 headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
             }
             ApiError::Unbuilt(_) => never_again(headers),
+            ApiError::Elsewhere => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(1));
+            }
             ApiError::Store(error) => {
                 tracing::error!("{error}");
                 match error.fault {

@@ -211,8 +211,18 @@ pub async fn serve(
     control: Shared,
     stop: impl Future<Output = ()>,
 ) {
-    let app = router(control);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    accept(listener, tls, router(control), CONNECTIONS_MAX, stop).await;
+}
+
+/// Answers `places` connections at once.
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    app: Router,
+    places: usize,
+    stop: impl Future<Output = ()>,
+) {
+    let places = Arc::new(Semaphore::new(places));
     tokio::pin!(stop);
     loop {
         let accepted = async {
@@ -233,6 +243,8 @@ pub async fn serve(
                 continue;
             }
         };
+        // What a WebSocket carries are small messages that somebody waits for.
+        let _ = stream.set_nodelay(true);
         let (app, tls) = (app.clone(), tls.clone());
         tokio::spawn(async move {
             let _place = place;
@@ -291,7 +303,7 @@ fn router(control: Shared) -> Router {
         // A page may have 4 MiB.
         apart(move || show_draft(&drafts, &id, uri.query().unwrap_or_default())).await
     });
-    let surface = Arc::new(Surface::new(Arc::clone(&app)));
+    let browsers = browser_calls(&app);
     let v4 = any(move |request| Arc::clone(&app).answer(request));
     let dashboard = Dashboard::new(&control);
     let session = middleware::from_fn_with_state(dashboard.clone(), dashboard::with_session);
@@ -299,15 +311,6 @@ fn router(control: Shared) -> Router {
         .route("/client/v4/{*path}", v4)
         .merge(dashboard.stream())
         .layer(session.clone());
-    let mut browsers = Router::new();
-    for prefix in browsers::PREFIXES {
-        let surface = Arc::clone(&surface);
-        browsers = browsers.route(
-            &format!("/client/v4/accounts/{{account_id}}/{prefix}/{{*path}}"),
-            any(move |request| Arc::clone(&surface).answer(request)),
-        );
-    }
-    let browsers = browsers.layer(session);
     Router::new()
         .merge(v4)
         .merge(dashboard.pages())
@@ -320,12 +323,26 @@ fn router(control: Shared) -> Router {
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
         .layer(middleware::from_fn(within_time))
         // These know how long their bodies and answers may take.
-        .merge(browsers)
+        .merge(browsers.layer(session))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&control),
             last_answer,
         ))
         .with_state(control)
+}
+
+/// Both prefixes of browsers.
+fn browser_calls(app: &Arc<App>) -> Router<Shared> {
+    let surface = Arc::new(Surface::new(Arc::clone(app)));
+    browsers::PREFIXES
+        .into_iter()
+        .fold(Router::new(), |router, prefix| {
+            let surface = Arc::clone(&surface);
+            router.route(
+                &format!("/client/v4/accounts/{{account_id}}/{prefix}/{{*path}}"),
+                any(move |request| Arc::clone(&surface).answer(request)),
+            )
+        })
 }
 
 /// A body that trickles ends the request.
@@ -413,3 +430,6 @@ pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,8 +65,8 @@ pub trait Browsers: Send + Sync + 'static {
     fn answer(&self, asked: Asked) -> Answering;
 }
 
-/// An answer that will be.
-pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// An answer that will be. `None`: the browsers are another process's, which has not let go of them.
+pub type Answering = Pin<Box<dyn Future<Output = Option<Response>> + Send>>;
 
 /// A request that may be answered.
 #[derive(Debug)]
@@ -270,10 +270,11 @@ impl Surface {
             request: Request::from_parts(head, body),
         });
         let answer = answer.await;
-        if let Some(secret) = secret.filter(|_| answer.status() != StatusCode::OK) {
+        let told = |answer: &Response| answer.status() == StatusCode::OK;
+        if let Some(secret) = secret.filter(|_| !answer.as_ref().is_some_and(told)) {
             self.tickets.forget(&secret);
         }
-        Ok(answer)
+        answer.ok_or(ApiError::Elsewhere)
     }
 
     /// The whole body, and its place among the large ones.

@@ -25,12 +25,13 @@ impl Browsers for Seen {
 
     fn answer(&self, asked: Asked) -> Answering {
         let status = match asked.path.split('/').nth(2) {
-            Some("gone") => StatusCode::NOT_FOUND,
-            Some("odd") => StatusCode::METHOD_NOT_ALLOWED,
-            _ => StatusCode::OK,
+            Some("gone") => Some(StatusCode::NOT_FOUND),
+            Some("odd") => Some(StatusCode::METHOD_NOT_ALLOWED),
+            Some("elsewhere") => None,
+            _ => Some(StatusCode::OK),
         };
         self.0.lock().expect("whole").push(asked);
-        Box::pin(async move { status.into_response() })
+        Box::pin(async move { status.map(|status| status.into_response()) })
     }
 }
 
@@ -369,6 +370,18 @@ async fn a_node_without_browsers_says_so_to_who_may_know() {
         assert_eq!(said, status, "{line}");
         assert_eq!(headers.contains_key("x-should-retry"), status == 501);
     }
+}
+
+#[tokio::test]
+async fn browsers_that_another_process_has_are_asked_for_again_soon() {
+    let node = Tried::new();
+    let asked = request("GET devtools/browser/elsewhere/json", "default", "edit");
+    let (status, headers, body) = node.ask(asked).await;
+    assert_eq!(
+        (status.as_u16(), &headers["retry-after"]),
+        (503, &"1".parse().expect("a value"))
+    );
+    assert_eq!(body["error"], "the browsers are still another process's");
 }
 
 #[test]
