@@ -11,7 +11,7 @@ use usher_core::time::Mono;
 use usher_store::Revision;
 
 use crate::access::Access;
-use crate::browsers::Browsers;
+use crate::browsers::BrowserFront;
 use crate::rest::{Desired, Letter};
 use crate::server::{Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View};
 use crate::wire::browsers::BrowserPool;
@@ -45,7 +45,7 @@ pub(crate) struct Here {
     pub(crate) access: Arc<Access>,
     /// Whether what is kept comes into force in time.
     pub(crate) in_time: Arc<AtomicBool>,
-    pub(crate) browsers: Option<Arc<dyn Browsers>>,
+    pub(crate) browsers: Option<Arc<dyn BrowserFront>>,
 }
 
 impl Control for Here {
@@ -120,7 +120,7 @@ impl Control for Here {
     fn figures(&self) -> Figures {
         Figures::default()
     }
-    fn browser_front(&self) -> Option<Arc<dyn Browsers>> {
+    fn browser_front(&self) -> Option<Arc<dyn BrowserFront>> {
         self.browsers.clone()
     }
 }

@@ -38,7 +38,7 @@ use usher_rooms::route::Ambiguous;
 use usher_store::{Revision, Stamp};
 
 use crate::access::Access;
-use crate::browsers::{self, Browsers, Surface};
+use crate::browsers::{self, BrowserFront, Surface};
 use crate::dashboard::{self, Dashboard};
 use crate::envelope::ApiError;
 use crate::lengths::Lengths;
@@ -110,7 +110,7 @@ pub trait Control: Send + Sync + 'static {
     /// The people who are signed in to the dashboard.
     fn sign_ins(&self) -> Arc<SignIns>;
     /// What answers for browsers. `None`: none run here.
-    fn browser_front(&self) -> Option<Arc<dyn Browsers>>;
+    fn browser_front(&self) -> Option<Arc<dyn BrowserFront>>;
 }
 
 /// What became of a message.

@@ -150,6 +150,7 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
     };
     let account = |name: &str, secret: String, opened: &[&str]| Account {
         id: Id::derive("default", Kind::Account, name),
+        name: name.to_owned(),
         limits,
         weight: 1,
         secret: Some(secret),

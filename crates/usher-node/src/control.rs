@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use usher_api::access::Access;
-use usher_api::browsers::Browsers;
+use usher_api::browsers::BrowserFront;
 use usher_api::server::{
     Answers, Attempt, Control, Delivered, Figures, InForce, Posted, Probed, SignIns, View,
 };
@@ -40,7 +40,7 @@ use usher_rooms::route::Ambiguous;
 use usher_store::Revision;
 
 use crate::attempts::Attempts;
-use crate::browsers::Browsers;
+use crate::browsers::{Asking, Browsers};
 use crate::pins::Presented;
 use crate::probes::Probes;
 use crate::rooms::{self, RoomMetrics, Standing};
@@ -340,8 +340,9 @@ impl Control for Shared {
         Arc::default()
     }
 
-    fn browser_front(&self) -> Option<Arc<dyn Browsers>> {
-        None
+    fn browser_front(&self) -> Option<Arc<dyn BrowserFront>> {
+        let configured = self.browsers.are_configured();
+        configured.then(|| Arc::new(Asking(Arc::clone(&self.browsers))) as Arc<dyn BrowserFront>)
     }
 
     fn figures(&self) -> Figures {

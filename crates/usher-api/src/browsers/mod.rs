@@ -2,7 +2,7 @@
 //!
 //! Both prefixes of the hosted service, `browser-rendering` and `browser-run`, lead here. Here it is
 //! settled who asks and whether they may, and that the body is there; the answer is given by
-//! [`Browsers`], behind which are brokers that this crate does not know. So nobody comes as far as
+//! [`BrowserFront`], behind which are brokers that this crate does not know. So nobody comes as far as
 //! an account's limits or a browser without a token of that account.
 //!
 //! Two ways to write failures meet in this place. What is asked under `devtools/` is answered without
@@ -57,7 +57,7 @@ const LARGE_TIMEOUT: Duration = Duration::from_secs(120);
 const REQUEST_ID: HeaderName = HeaderName::from_static("usher-request-id");
 
 /// What answers for browsers.
-pub trait Browsers: Send + Sync + 'static {
+pub trait BrowserFront: Send + Sync + 'static {
     /// The accounts that there are, with their names.
     fn accounts(&self) -> Vec<(Id, String)>;
 
@@ -343,9 +343,9 @@ fn may(
     (own && allowed).then_some(edits).ok_or(ApiError::Forbidden)
 }
 
-impl fmt::Debug for dyn Browsers {
+impl fmt::Debug for dyn BrowserFront {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Browsers").finish_non_exhaustive()
+        f.debug_struct("BrowserFront").finish_non_exhaustive()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::rest::{Declared, Desired};
 #[derive(Debug, Default)]
 struct Seen(Mutex<Vec<Asked>>);
 
-impl Browsers for Seen {
+impl BrowserFront for Seen {
     fn accounts(&self) -> Vec<(Id, String)> {
         ["default", "shop"]
             .map(|name| (of(name), name.to_owned()))
@@ -47,7 +47,7 @@ struct Tried {
 impl Tried {
     fn new() -> Tried {
         let seen = Arc::new(Seen::default());
-        let surface = surface(Some(Arc::clone(&seen) as Arc<dyn Browsers>));
+        let surface = surface(Some(Arc::clone(&seen) as Arc<dyn BrowserFront>));
         Tried { surface, seen }
     }
 
@@ -65,7 +65,7 @@ impl Tried {
     }
 }
 
-fn surface(browsers: Option<Arc<dyn Browsers>>) -> Arc<Surface> {
+fn surface(browsers: Option<Arc<dyn BrowserFront>>) -> Arc<Surface> {
     let token = |name: &str, permission: &str, accounts: &[&str]| Token {
         name: name.to_owned(),
         secret: Secret::new(name),

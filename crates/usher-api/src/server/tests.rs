@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Says everything again to whoever connects.
 struct Echo;
 
-impl Browsers for Echo {
+impl BrowserFront for Echo {
     fn accounts(&self) -> Vec<(Id, String)> {
         vec![(account(), "default".to_owned())]
     }

@@ -138,6 +138,7 @@ mod tests {
     fn account(allow_private: &[&str]) -> Account {
         Account {
             id: Id::derive("default", Kind::Account, "default"),
+            name: "default".to_owned(),
             limits: Limits::of(AccountKind::Paygo),
             weight: 1,
             secret: None,

@@ -43,6 +43,8 @@ pub const API_MESSAGE_MAX: usize = 256 << 20;
 pub struct Account {
     /// Which.
     pub id: Id,
+    /// What its operator calls it.
+    pub name: String,
     /// What it may have.
     pub limits: Limits,
     /// How often it is served in a round of the line, at least 1.

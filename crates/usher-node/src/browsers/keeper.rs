@@ -503,6 +503,7 @@ fn account(account: &settings::Account) -> Account {
     let networks = account.allow_private.iter().map(ToString::to_string);
     Account {
         id: declared(Kind::Account, &account.name),
+        name: account.name.clone(),
         limits: account.limits,
         weight: account.weight,
         secret: account.secret.as_ref().map(|it| it.expose().to_owned()),

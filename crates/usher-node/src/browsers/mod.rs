@@ -3,7 +3,8 @@
 //! Browsers belong to a process of their own ([`host()`]), one for each region, which outlives this
 //! one and is found again by its socket; `watch` finds or starts it and carries what it says to the
 //! region's pool. `served` is all of that together, behind one `usher_broker::wire::Front`; `keeper`
-//! is how the node begins, changes and ends it. What others may ask is [`Browsers`].
+//! is how the node begins, changes and ends it. What others may ask is [`Browsers`], and `api` is how
+//! programs with a token ask.
 //!
 //! They have threads of their own: bytes between a client and its browser take nothing from the
 //! fronts, and a configuration that is being checked takes nothing from them.
@@ -11,6 +12,7 @@
 //! One process at a time has a pool. One that follows another listens before that, and those who
 //! come wait in the listen queue until the process before has let go.
 
+mod api;
 mod host;
 mod keeper;
 mod manner;
@@ -31,6 +33,7 @@ use usher_core::id::Id;
 use usher_core::region::Region;
 use usher_pool::{Count, Figures};
 
+pub(crate) use api::Asking;
 pub use host::{HostFault, host};
 pub(crate) use keeper::{Keeper, Prepared};
 pub use manner::{ALONE_MAX, Manner};

@@ -20,6 +20,7 @@ mod programs;
 mod room;
 mod rules;
 mod sdk;
+mod sdk_browsers;
 mod sdk_rooms;
 mod streams;
 mod websocket;

@@ -17,6 +17,7 @@ mod bad_input;
 mod bodies;
 mod browser_host;
 mod browsers;
+mod browsers_api;
 mod check;
 mod client_framing;
 mod control_api;

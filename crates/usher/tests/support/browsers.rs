@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocket;
 use tokio_tungstenite::tungstenite::{self, client};
 
 use super::PATIENCE;
-use super::config::Config;
+use super::config::{Config, TOKEN};
 use super::message::Message;
 use super::process::Usher;
 use super::wire::Wire;
@@ -66,10 +66,15 @@ impl Usher {
 
     /// The session of a new browser. `None`, and a word why, where the machine refuses sandboxes.
     pub fn acquire(&self) -> Option<String> {
+        self.acquired(|| self.binding("GET /acquire?wait=5s"))
+    }
+
+    /// The same, asked for in another way.
+    fn acquired(&self, ask: impl Fn() -> Message) -> Option<String> {
         let deadline = Instant::now() + PATIENCE_OF_BROWSERS;
         loop {
             // It stands in line meanwhile.
-            let answer = self.binding("GET /acquire?wait=5s");
+            let answer = ask();
             if answer.status() == 200 {
                 let told: Value = serde_json::from_slice(&answer.body).unwrap();
                 return Some(told["sessionId"].as_str().unwrap().to_owned());
@@ -103,6 +108,35 @@ impl Usher {
     }
 }
 
+impl Usher {
+    /// The path of browsers of `default` in the API, under one of the prefixes.
+    pub fn browsers_path(&self, prefix: &str) -> String {
+        let accounts: Value =
+            serde_json::from_slice(&self.api_get("/client/v4/accounts").body).unwrap();
+        let account = super::api::named(&accounts["result"], "default");
+        let id = account["id"].as_str().unwrap();
+        format!("/client/v4/accounts/{id}/{prefix}")
+    }
+
+    /// Calls the API with its token; what it says.
+    pub fn api_call(&self, method: &str, path: &str) -> Value {
+        let head = format!("{method} {path} HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n");
+        let answer = self.api(&head, "");
+        assert_eq!(answer.status(), 200, "{method} {path}: {answer:?}");
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// The session of a new browser, by the API. `None`, and a word why, where the machine refuses
+    /// sandboxes.
+    pub fn api_acquire(&self) -> Option<String> {
+        let path = self.browsers_path("browser-rendering");
+        let head = format!(
+            "POST {path}/devtools/browser?wait=5s HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+        );
+        self.acquired(|| self.api(&head, ""))
+    }
+}
+
 /// A connection that speaks the browser's protocol.
 pub struct Devtools {
     socket: WebSocket<TcpStream>,
@@ -110,6 +144,27 @@ pub struct Devtools {
 }
 
 impl Devtools {
+    /// A connection to a browser at `url`, or status and body of the refusal.
+    pub fn at(url: &str, headers: &[(&'static str, &str)]) -> Result<Devtools, (u16, String)> {
+        let mut request = url.into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let uri = request.uri();
+        let address = (uri.host().unwrap(), uri.port_u16().unwrap());
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE_OF_BROWSERS)).unwrap();
+        match client(request, socket) {
+            Ok((socket, _)) => Ok(Devtools { socket, last: 0 }),
+            Err(tungstenite::HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
+                let body = answer.body().clone().unwrap_or_default();
+                let body = String::from_utf8(body).unwrap();
+                Err((answer.status().as_u16(), body))
+            }
+            Err(error) => panic!("{url}: {error}"),
+        }
+    }
+
     /// The result of a command, of the browser or of one of its pages.
     pub fn ask(&mut self, page: Option<&str>, method: &str, params: Value) -> Value {
         self.last += 1;
