@@ -58,7 +58,7 @@ const QUESTIONS_MAX: usize = 16;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What is read at once while little comes, and while much does.
-const READ_MIN: usize = 8 << 10;
+const READ_MIN: usize = 4 << 10;
 const READ_MAX: usize = 1 << 20;
 /// Bytes written to the browser's pipe that make clients wait.
 const PENDING_MAX: usize = 1 << 20;
@@ -344,7 +344,7 @@ impl Session {
 #[must_use]
 pub fn websocket(limit: usize) -> WebSocketConfig {
     WebSocketConfig::default()
-        .read_buffer_size(16 << 10)
+        .read_buffer_size(4 << 10)
         .write_buffer_size(0)
         .max_message_size(Some(limit))
         .max_frame_size(Some(limit))
