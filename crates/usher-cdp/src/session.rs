@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures_util::stream::SplitSink;
 use futures_util::{SinkExt, StreamExt};
 use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -32,7 +33,7 @@ use crate::gate::Gate;
 use crate::message::{Command, CommandFault};
 use crate::oversize::shortened;
 use crate::relay::{ClientId, Delivery, Part, Reach, Relay, Step};
-use metered::{Metered, Moved};
+use metered::{Kind, LONG_MIN, Metered, Moved};
 use room::{Hold, Share};
 
 mod metered;
@@ -675,10 +676,7 @@ impl Line {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let moved = Moved::new(&self.share);
-        let metered = Metered {
-            stream,
-            moved: Arc::clone(&moved),
-        };
+        let metered = Metered::new(stream, Arc::clone(&moved));
         let settings = Some(websocket(self.limit));
         let socket = WebSocketStream::from_raw_socket(metered, Role::Server, settings).await;
         let (mut sink, mut stream) = socket.split();
@@ -766,13 +764,13 @@ impl Line {
                             let Ok(text) = Utf8Bytes::try_from(packet.text) else {
                                 continue;
                             };
-                            taken(&moved, sink.send(Message::Text(text))).await?.ok()?;
+                            let sent = send(&mut sink, &moved, Message::Text(text));
+                            taken(&moved, sent).await?.ok()?;
                         }
                         Framing::Chunks => {
                             for piece in cut(packet.text) {
-                                taken(&moved, sink.send(Message::Binary(piece)))
-                                    .await?
-                                    .ok()?;
+                                let sent = send(&mut sink, &moved, Message::Binary(piece));
+                                taken(&moved, sent).await?.ok()?;
                             }
                         }
                     }
@@ -814,6 +812,24 @@ async fn taken<T>(moved: &Moved, sending: impl Future<Output = T>) -> Option<T> 
             Err(_) => {}
         }
     }
+}
+
+/// Sends a message; a long one past the buffer of the WebSocket.
+async fn send<S>(
+    sink: &mut SplitSink<WebSocketStream<Metered<S>>, Message>,
+    moved: &Moved,
+    message: Message,
+) -> Result<(), Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (kind, body) = match message {
+        Message::Text(text) if text.len() >= LONG_MIN => (Kind::Text, text.into()),
+        Message::Binary(piece) if piece.len() >= LONG_MIN => (Kind::Binary, piece),
+        short => return sink.send(short).await,
+    };
+    moved.long(kind, body);
+    sink.flush().await
 }
 
 fn assembled(assembler: &mut Assembler, piece: &[u8]) -> Result<Option<Utf8Bytes>, Close> {

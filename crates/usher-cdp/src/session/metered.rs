@@ -2,6 +2,12 @@
 //!
 //! A WebSocket tells of whole messages only. Whether a client is still there, whether it takes what
 //! it is sent, and how much of a message has come that is not whole yet, is seen below it.
+//!
+//! What is long goes past it. A WebSocket copies each message into a buffer of its own, which stays
+//! as large as the longest one for as long as the connection lasts: with a picture of some megabytes
+//! each, that would be most of the memory of many quiet clients. So a long message is handed over
+//! here, and written as a frame from where it lies whenever the WebSocket stands between two frames
+//! of its own.
 
 use std::io;
 use std::pin::Pin;
@@ -9,9 +15,51 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::room::{Hold, SMALL_MAX, Share};
+
+/// Messages of this many bytes and more go past the WebSocket.
+pub(super) const LONG_MIN: usize = 16 << 10;
+
+/// A frame that is being written.
+#[derive(Debug)]
+struct Frame {
+    head: Bytes,
+    body: Bytes,
+}
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Text = 1,
+    Binary = 2,
+}
+
+impl Frame {
+    /// A whole message in one frame, as a server writes it.
+    fn new(kind: Kind, body: Bytes) -> Frame {
+        const WHOLE: u8 = 0x80;
+        let mut head = BytesMut::with_capacity(10);
+        head.put_u8(WHOLE | kind as u8);
+        match (u8::try_from(body.len()), u16::try_from(body.len())) {
+            (Ok(len @ ..=125), _) => head.put_u8(len),
+            (_, Ok(len)) => {
+                head.put_u8(126);
+                head.put_u16(len);
+            }
+            _ => {
+                head.put_u8(127);
+                head.put_u64(body.len() as u64);
+            }
+        }
+        Frame {
+            head: head.freeze(),
+            body,
+        }
+    }
+}
 
 /// What moved.
 #[derive(Debug)]
@@ -23,6 +71,8 @@ pub(super) struct Moved {
     /// There was no room for a message.
     full: AtomicBool,
     hold: Mutex<Hold>,
+    /// What goes past the WebSocket when it is flushed.
+    long: Mutex<Option<Frame>>,
 }
 
 impl Moved {
@@ -33,7 +83,14 @@ impl Moved {
             message_from: AtomicU64::new(0),
             full: AtomicBool::new(false),
             hold: Mutex::new(share.hold()),
+            long: Mutex::new(None),
         })
+    }
+
+    /// Hands a long message over, to be written by the next flush. One at a time.
+    pub(super) fn long(&self, kind: Kind, body: Bytes) {
+        let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+        *long = Some(Frame::new(kind, body));
     }
 
     pub(super) fn read(&self) -> u64 {
@@ -79,8 +136,20 @@ impl Moved {
 /// A stream whose bytes are counted.
 #[derive(Debug)]
 pub(super) struct Metered<S> {
-    pub(super) stream: S,
-    pub(super) moved: Arc<Moved>,
+    stream: S,
+    moved: Arc<Moved>,
+    /// The WebSocket is amid a frame of its own.
+    amid: bool,
+}
+
+impl<S> Metered<S> {
+    pub(super) fn new(stream: S, moved: Arc<Moved>) -> Metered<S> {
+        Metered {
+            stream,
+            moved,
+            amid: false,
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
@@ -103,32 +172,49 @@ impl<S: AsyncWrite + Unpin> Metered<S> {
         }
         written
     }
+
+    /// Writes what goes past the WebSocket, to its end.
+    fn poll_long(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let moved = Arc::clone(&self.moved);
+        let mut long = moved.long.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(Frame { head, body }) = long.as_mut() {
+            let parts = [io::IoSlice::new(head), io::IoSlice::new(body)];
+            let written = Pin::new(&mut self.stream).poll_write_vectored(context, &parts);
+            let count = ready!(self.wrote(written))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_head = count.min(head.len());
+            head.advance(of_head);
+            body.advance(count - of_head);
+            if head.is_empty() && body.is_empty() {
+                *long = None;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    /// The WebSocket writes all that it has, so less is taken only amid a frame of it.
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if !self.amid {
+            ready!(self.poll_long(context))?;
+        }
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.wrote(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.wrote(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        let count = ready!(self.wrote(written))?;
+        self.amid = count < bytes.len();
+        Poll::Ready(Ok(count))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.amid {
+            ready!(self.poll_long(context))?;
+        }
         Pin::new(&mut self.stream).poll_flush(context)
     }
 

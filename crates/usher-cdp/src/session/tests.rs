@@ -546,3 +546,63 @@ async fn requests_that_guardrails_forbid_are_answered_on_the_pipe() {
         assert_eq!(heard["params"]["requestId"], "i.1");
     }
 }
+
+/// Lengths around those where a frame's head changes and where it goes past the WebSocket, over a
+/// pipe that takes a few hundred bytes at a time, while the client asks for pongs.
+#[tokio::test]
+async fn messages_of_any_length_come_whole_and_in_order_between_pongs() {
+    let mut world = World::new();
+    let (near, far) = tokio::io::duplex(700);
+    let _served = world.join_over(near, Framing::Text).await;
+    let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+    let (mut asks, mut hears) = client.split();
+    let lens = [
+        1,
+        60,
+        80,
+        200,
+        LONG_MIN - 90,
+        LONG_MIN,
+        65_400,
+        65_600,
+        300_000,
+    ];
+    let lens = [lens, lens].concat();
+    let told = lens.clone();
+    let hearing = tokio::spawn(async move {
+        let (mut at, mut pong) = (0, None);
+        while at < told.len() {
+            match hears.next().await.expect("a message").expect("whole") {
+                Message::Text(text) => {
+                    let event: Value = serde_json::from_str(&text).expect("JSON");
+                    let params = &event["params"];
+                    assert_eq!(params["at"], at);
+                    assert_eq!(params["data"].as_str().map(str::len), Some(told[at]));
+                    at += 1;
+                }
+                // Of those that were asked for together the last one may stand for all.
+                Message::Pong(asked) => {
+                    assert!(Some(asked.len()) > pong && asked.iter().all(|&byte| byte == b'x'));
+                    pong = Some(asked.len());
+                }
+                Message::Ping(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    let asking = tokio::spawn(async move {
+        for len in 0..50 {
+            let ping = Message::Ping(vec![b'x'; len].into());
+            asks.send(ping).await.expect("a session");
+            tokio::task::yield_now().await;
+        }
+        asks
+    });
+    for (at, &len) in lens.iter().enumerate() {
+        let data = "y".repeat(len);
+        let event = json!({"method": "A.b", "params": {"at": at, "data": data}, "sessionId": "R0"});
+        world.say(&event).await;
+    }
+    let _asks = asking.await.expect("no panic");
+    hearing.await.expect("all came");
+}
