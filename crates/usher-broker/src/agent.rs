@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use usher_browsers::host::wire::{Ask, Beats, Hello, Listed, VERSION, phase};
 use usher_browsers::host::{Caller, CallerFault, Watching};
 use usher_core::lease::beat::{EVERY, Heartbeat};
@@ -20,6 +20,7 @@ use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::host::RECONCILE_EVERY;
 use usher_core::lease::region::REAP_EVERY;
+use usher_core::lease::warm::Starts;
 use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, Stock};
 use usher_pool::{News, Pool, PoolError};
 
@@ -48,8 +49,28 @@ pub struct Agent {
     pub socket: PathBuf,
     /// What its browsers are.
     pub stock: Stock,
-    /// How many are to be ready, together with those that are starting.
-    pub ready: watch::Receiver<u32>,
+    /// How many are to be ready.
+    pub want: watch::Receiver<Want>,
+    /// How long browsers took to start, canary included.
+    pub starts: Arc<Mutex<Starts>>,
+}
+
+/// How many browsers a host is to have ready, together with those that are starting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Want {
+    /// It starts more below that.
+    pub ready: u32,
+    /// It ends the oldest that are ready beyond that; `None`: none.
+    pub most: Option<u32>,
+}
+
+impl Want {
+    const fn asked(self) -> Ask {
+        Ask::Want {
+            ready: self.ready,
+            most: self.most,
+        }
+    }
 }
 
 /// Why it has to be begun anew.
@@ -77,6 +98,8 @@ struct Known {
     caller: Caller,
     /// Browsers that the pool was told of.
     told: BTreeSet<BrowserId>,
+    /// Those that are starting, since they said so.
+    starting: BTreeMap<BrowserId, Instant>,
 }
 
 impl Agent {
@@ -102,9 +125,9 @@ impl Agent {
         // In a task of its own, for half a heartbeat must not be dropped; it ends with the channel.
         tokio::spawn(listen(watching, heard));
         self.hosts.found(self.region, known.of.0, &self.socket);
-        let mut wanted = self.ready.clone();
-        let ready = *wanted.borrow_and_update();
-        let () = known.caller.ask(&Ask::Want { ready }).await?;
+        let mut wanted = self.want.clone();
+        let want = wanted.borrow_and_update().asked();
+        let () = known.caller.ask(&want).await?;
         *silent = false;
         let mut lists = interval(RECONCILE_EVERY);
         let mut empty = interval(EVERY);
@@ -118,8 +141,8 @@ impl Agent {
                     self.hear(&mut known, &told).await?;
                 }
                 Ok(()) = wanted.changed() => {
-                    let ready = *wanted.borrow_and_update();
-                    let () = known.caller.ask(&Ask::Want { ready }).await?;
+                    let want = wanted.borrow_and_update().asked();
+                    let () = known.caller.ask(&want).await?;
                 }
                 _ = lists.tick() => self.compare(&mut known).await?,
                 // A node without browsers has no heartbeat.
@@ -150,6 +173,7 @@ impl Agent {
                     of: (node.id, boot),
                     caller,
                     told: BTreeSet::new(),
+                    starting: BTreeMap::new(),
                 });
             }
             let () = caller.ask(&Ask::Disowned { boot: boot.0 }).await?;
@@ -168,6 +192,7 @@ impl Agent {
             of: (node, boot),
             caller,
             told: BTreeSet::new(),
+            starting: BTreeMap::new(),
         })
     }
 
@@ -177,6 +202,7 @@ impl Agent {
         }
         let beats: Vec<Heartbeat> = told.beats.iter().filter_map(|beat| beat.read()).collect();
         for beat in &beats {
+            self.clock(known, beat);
             match beat.phase {
                 Phase::Closing => self.hosts.ends(beat.browser, beat.reason),
                 Phase::Dead => {
@@ -192,6 +218,27 @@ impl Agent {
         }
         self.pool.beats(known.of, &beats);
         Ok(())
+    }
+
+    /// Measures how long starts take.
+    fn clock(&self, known: &mut Known, beat: &Heartbeat) {
+        match beat.phase {
+            Phase::Starting => {
+                known
+                    .starting
+                    .entry(beat.browser)
+                    .or_insert_with(Instant::now);
+            }
+            Phase::Ready => {
+                if let Some(since) = known.starting.remove(&beat.browser) {
+                    let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+                    starts.took(since.elapsed());
+                }
+            }
+            Phase::Picked | Phase::InUse | Phase::Closing | Phase::Dead => {
+                known.starting.remove(&beat.browser);
+            }
+        }
     }
 
     /// Tells the pool of a browser that it may not have heard of. One that was promised to somebody

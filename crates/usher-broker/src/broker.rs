@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -43,6 +44,14 @@ pub struct Region {
     pub broker_to_node: Duration,
 }
 
+/// A region in the list of a broker.
+#[derive(Clone)]
+struct Listed {
+    region: Region,
+    /// Whether browsers are taken from it.
+    open: bool,
+}
+
 /// How a broker works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -60,7 +69,7 @@ impl Default for Settings {
 /// Leads wishes to answers.
 pub struct Broker {
     shared: Arc<Shared>,
-    tasks: Vec<AbortHandle>,
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
 /// A browser that waits for its answer to be written. Whoever drops it gives the browser back.
@@ -91,7 +100,8 @@ impl Offer {
 }
 
 pub(crate) struct Shared {
-    pub(crate) regions: Vec<Region>,
+    /// They come and are closed; none ever leaves its place.
+    regions: ArcSwap<Vec<Listed>>,
     /// Where the limits of accounts are kept: the first region's pool.
     pub(crate) home: Arc<dyn Pool>,
     pub(crate) queue: Arc<Queue>,
@@ -100,6 +110,10 @@ pub(crate) struct Shared {
     ready: Mutex<BTreeMap<(u16, Stock), u32>>,
     /// Sessions that are not in their account's home.
     abroad: Mutex<BTreeMap<SessionId, (Id, Limits)>>,
+    /// How many are meant to be ready, by region.
+    wanted: Mutex<BTreeMap<u16, u32>>,
+    /// How many were wished for, by region.
+    wished: Mutex<BTreeMap<u16, u64>>,
 }
 
 impl Broker {
@@ -114,16 +128,56 @@ impl Broker {
             ready_wanted: AtomicU32::new(settings.ready_wanted),
             ready: Mutex::default(),
             abroad: Mutex::default(),
-            regions,
+            wanted: Mutex::default(),
+            wished: Mutex::default(),
+            regions: ArcSwap::default(),
         });
-        let mut tasks = Vec::new();
-        for region in 0..shared.regions.len() {
-            let listening = Arc::clone(&shared).listen(region as u16);
-            tasks.push(tokio::spawn(listening).abort_handle());
+        let tasks = vec![
+            tokio::spawn(Arc::clone(&shared).look_again()).abort_handle(),
+            tokio::spawn(Arc::clone(&shared).confirm_abroad()).abort_handle(),
+        ];
+        let broker = Broker {
+            shared,
+            tasks: Mutex::new(tasks),
+        };
+        for region in regions {
+            broker.add(region);
         }
-        tasks.push(tokio::spawn(Arc::clone(&shared).look_again()).abort_handle());
-        tasks.push(tokio::spawn(Arc::clone(&shared).confirm_abroad()).abort_handle());
-        Some(Broker { shared, tasks })
+        Some(broker)
+    }
+
+    /// Takes browsers from another region, too; its place in the list is given back. Has to be called
+    /// on the runtime that the broker runs on.
+    pub fn add(&self, region: Region) -> u16 {
+        let listed = Listed { region, open: true };
+        let before = self.shared.regions.rcu(|regions| {
+            let mut regions = Vec::clone(regions);
+            regions.push(listed.clone());
+            regions
+        });
+        let number = before.len() as u16;
+        let listening = Arc::clone(&self.shared).listen(number);
+        guard(&self.tasks).push(tokio::spawn(listening).abort_handle());
+        number
+    }
+
+    /// Whether browsers are taken from a region. Sessions there go on either way.
+    pub fn open(&self, region: u16, open: bool) {
+        self.shared.regions.rcu(|regions| {
+            let mut regions = Vec::clone(regions);
+            if let Some(listed) = regions.get_mut(usize::from(region)) {
+                listed.open = open;
+            }
+            regions
+        });
+    }
+
+    /// How many browsers were wished for since the broker began that were taken from a region, or
+    /// would have been if one had been ready.
+    #[must_use]
+    pub fn wished(&self, region: u16) -> u64 {
+        let wished = guard(&self.shared.wished);
+        wished.get(&region).copied().unwrap_or(0)
     }
 
     /// A browser, or why there is none. Whoever drops this while it waits gets none, and pays for
@@ -135,9 +189,13 @@ impl Broker {
         self.shared.acquire(ask, node).await
     }
 
-    /// So many browsers of each stock are meant to be ready from now on; see [`Settings`].
-    pub fn want(&self, ready: u32) {
-        self.shared.ready_wanted.store(ready, Ordering::Relaxed);
+    /// So many browsers are meant to be ready in a region from now on. Once that is said of one, it is
+    /// their sum that counts, and no more [`Settings::ready_wanted`].
+    pub fn want(&self, region: u16, ready: u32) {
+        let mut wanted = guard(&self.shared.wanted);
+        wanted.insert(region, ready);
+        let sum = wanted.values().sum();
+        self.shared.ready_wanted.store(sum, Ordering::Relaxed);
     }
 
     /// Who waits.
@@ -150,7 +208,7 @@ impl Broker {
 impl Drop for Broker {
     /// Requests that are being led go on to their end.
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for task in guard(&self.tasks).iter() {
             task.abort();
         }
     }
@@ -178,6 +236,7 @@ impl Shared {
             turn: None,
             refusal: None,
             charged: false,
+            counted: false,
         };
         tokio::spawn(lead.run());
         let draw = chance::draw();
@@ -185,19 +244,26 @@ impl Shared {
     }
 
     pub(crate) fn pool(&self, region: u16) -> Arc<dyn Pool> {
-        let there = self.regions.get(usize::from(region));
-        Arc::clone(there.map_or(&self.home, |there| &there.pool))
+        let regions = self.regions.load();
+        let there = regions.get(usize::from(region));
+        Arc::clone(there.map_or(&self.home, |there| &there.region.pool))
+    }
+
+    /// Somebody wishes for a browser, which is or would be of that region.
+    pub(crate) fn wish(&self, region: u16) {
+        *guard(&self.wished).entry(region).or_default() += 1;
     }
 
     /// The regions to ask, best first.
     pub(crate) fn ranked(&self, ask: &Ask) -> Vec<u16> {
         let ready = guard(&self.ready);
-        let regions = self.regions.iter().zip(0..);
+        let regions = self.regions.load();
+        let regions = regions.iter().zip(0..).filter(|(listed, _)| listed.open);
         let offers: Vec<pick::Offer> = regions
-            .map(|(region, number)| pick::Offer {
+            .map(|(listed, number)| pick::Offer {
                 region: number,
-                client_to_broker: region.client_to_broker,
-                broker_to_node: region.broker_to_node,
+                client_to_broker: listed.region.client_to_broker,
+                broker_to_node: listed.region.broker_to_node,
                 // Where nothing is known yet, it is asked.
                 ready: ready.get(&(number, ask.stock)).copied().unwrap_or(1),
             })
@@ -267,9 +333,9 @@ impl Shared {
     /// Looks up how many there are.
     async fn look(&self) {
         let mut all: BTreeMap<Stock, (u32, usize)> = BTreeMap::new();
-        for (region, number) in self.regions.iter().zip(0..) {
+        for (listed, number) in self.regions.load_full().iter().zip(0..) {
             // What cannot be looked up now is what was known before.
-            let Ok(counts) = region.pool.counts().await else {
+            let Ok(counts) = listed.region.pool.counts().await else {
                 continue;
             };
             let mut ready = guard(&self.ready);
@@ -279,7 +345,7 @@ impl Shared {
             for count in counts {
                 let (ready_there, size) = all.entry(count.stock).or_default();
                 *size += count.count as usize;
-                if count.phase == Phase::Ready {
+                if count.phase == Phase::Ready && listed.open {
                     *ready_there += count.count;
                     *ready.entry((number, count.stock)).or_default() += count.count;
                 }

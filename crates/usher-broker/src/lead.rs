@@ -64,6 +64,8 @@ pub(crate) struct Lead {
     pub(crate) refusal: Option<Refusal>,
     /// The account has paid, as far as is known.
     pub(crate) charged: bool,
+    /// Whether its wish was counted.
+    pub(crate) counted: bool,
 }
 
 impl Lead {
@@ -170,6 +172,7 @@ impl Lead {
 
     fn pick(&mut self, attempt: u8) -> Work<'static, Heard> {
         let (shared, ask, turn) = (Arc::clone(&self.shared), self.ask, self.turn.take());
+        let first = !std::mem::replace(&mut self.counted, true);
         let wish = Wish {
             request: ask.request,
             attempt,
@@ -180,17 +183,19 @@ impl Lead {
             keep_alive: ask.keep_alive,
         };
         Box::pin(async move {
+            let ranked = shared.ranked(&ask);
+            if let Some(&best) = ranked.first().filter(|_| first) {
+                shared.wish(best);
+            }
             // Whoever was called goes before those who wait; all others go behind them.
             if turn.is_none() && !shared.may_pick(&ask).await {
                 return Event::NoneReady.into();
             }
             let told = shared.queue.told(ask.stock);
             let mut unanswered = false;
-            for region in shared.ranked(&ask) {
-                let Some(there) = shared.regions.get(usize::from(region)) else {
-                    continue;
-                };
-                let picked = there.pool.pick(wish, chance::draw());
+            for region in ranked {
+                let pool = shared.pool(region);
+                let picked = pool.pick(wish, chance::draw());
                 match timeout(POOL_MAX, picked).await {
                     Ok(Ok(Some(picked))) => {
                         shared.queue.picked(ask.stock, true, told);

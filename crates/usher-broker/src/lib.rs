@@ -22,7 +22,7 @@ mod queue;
 mod sessions;
 pub mod wire;
 
-pub use agent::{Agent, reap};
+pub use agent::{Agent, Want, reap};
 pub use ask::{Ask, Node, Work};
 pub use broker::{Broker, Offer, Region, Settings};
 pub use hosts::Hosts;

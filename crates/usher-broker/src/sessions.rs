@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
@@ -60,7 +61,7 @@ pub enum Missing {
 
 /// Sessions that this process carries, and all that it can find.
 pub struct Sessions {
-    pools: Vec<Arc<dyn Pool>>,
+    pools: ArcSwap<Vec<Arc<dyn Pool>>>,
     hosts: Arc<Hosts>,
     carried: Mutex<HashMap<SessionId, Arc<Carried>>>,
     /// Clients that are connected.
@@ -158,12 +159,21 @@ impl Sessions {
     #[must_use]
     pub fn new(pools: Vec<Arc<dyn Pool>>, hosts: Arc<Hosts>) -> Arc<Sessions> {
         Arc::new(Sessions {
-            pools,
+            pools: ArcSwap::from_pointee(pools),
             hosts,
             carried: Mutex::default(),
             clients: watch::Sender::new(0),
             room: Room::default(),
         })
+    }
+
+    /// Finds sessions in another pool, too.
+    pub fn add(&self, pool: Arc<dyn Pool>) {
+        self.pools.rcu(|pools| {
+            let mut pools = Vec::clone(pools);
+            pools.push(Arc::clone(&pool));
+            pools
+        });
     }
 
     /// How many clients are connected here.
@@ -185,8 +195,8 @@ impl Sessions {
     }
 
     /// The pools, the home of accounts first.
-    pub(crate) fn pools(&self) -> &[Arc<dyn Pool>] {
-        &self.pools
+    pub(crate) fn pools(&self) -> Arc<Vec<Arc<dyn Pool>>> {
+        self.pools.load_full()
     }
 
     fn carried(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Carried>>> {
@@ -200,7 +210,7 @@ impl Sessions {
         session: SessionId,
     ) -> Result<(u16, SessionView), Missing> {
         let mut unanswered = None;
-        for (pool, region) in self.pools.iter().zip(0..) {
+        for (pool, region) in self.pools().iter().zip(0..) {
             match pool.session(session).await {
                 // A browser that draws one page is nobody's to talk to.
                 Ok(Some(view)) if view.account == account && view.class == Class::Session => {
@@ -307,15 +317,15 @@ impl Sessions {
     }
 
     async fn tell(&self, place: Place, connection: Option<ConnectionId>) {
-        let told = self.pool(place.region).connected(place.session, connection);
-        if let Err(error) = told.await {
+        let pool = self.pool(place.region);
+        if let Err(error) = pool.connected(place.session, connection).await {
             // It is only shown: what keeps a session are its commands.
             tracing::debug!(%error, session = ?place.session, "a connection is not in the pool");
         }
     }
 
-    fn pool(&self, region: u16) -> &Arc<dyn Pool> {
-        &self.pools[usize::from(region)]
+    fn pool(&self, region: u16) -> Arc<dyn Pool> {
+        Arc::clone(&self.pools()[usize::from(region)])
     }
 
     /// Connects to the browser.

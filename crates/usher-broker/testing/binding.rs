@@ -21,7 +21,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use usher_broker::wire::binding::Binding;
 use usher_broker::wire::{Account, Front};
-use usher_broker::{Agent, Broker, Hosts, Region, Sessions, Settings, reap};
+use usher_broker::{Agent, Broker, Hosts, Region, Sessions, Settings, Want, reap};
 use usher_browsers::browser::Launcher;
 use usher_browsers::host;
 use usher_core::id::{Id, Kind};
@@ -124,6 +124,10 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
     );
     let pool: Arc<dyn Pool> = Arc::new(pool.await.map_err(io::Error::other)?);
     let hosts = Arc::new(Hosts::default());
+    let want = Want {
+        ready: 1,
+        most: None,
+    };
     let agent = Agent {
         pool: Arc::clone(&pool),
         region: 0,
@@ -131,7 +135,8 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
         name: "here".to_owned(),
         socket,
         stock: Stock::default(),
-        ready: watch::channel(1).1,
+        want: watch::channel(want).1,
+        starts: Arc::default(),
     };
     tokio::spawn(agent.run());
     tokio::spawn(reap(Arc::clone(&pool), 0, Arc::clone(&hosts)));

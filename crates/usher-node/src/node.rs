@@ -135,10 +135,8 @@ pub enum StartError {
     /// Browsers have no threads to be served on.
     #[error("start the threads of the browsers")]
     Browsers(#[source] io::Error),
-    /// The file says otherwise which browsers there are.
-    #[error(
-        "browsers changed in what hosts are started with: restart to have other regions, backends, hosts or numbers of browsers"
-    )]
+    /// The file says otherwise where browsers are kept.
+    #[error("the folder of browsers changed: restart to keep them elsewhere")]
     BrowsersMoved,
     /// The workers cannot be started.
     #[error(transparent)]

@@ -27,7 +27,7 @@ impl Front {
 
     async fn live(&self, caller: &Caller) -> Result<Vec<Value>, Fault> {
         let mut all = Vec::new();
-        for pool in self.sessions.pools() {
+        for pool in self.sessions.pools().iter() {
             all.extend(pool.sessions(caller.account.id).await?);
         }
         all.sort_by_key(newest_first);
@@ -52,7 +52,7 @@ impl Front {
         let mut all = Vec::new();
         // Of several regions together, the first part of the whole is within the first of each.
         let reach = offset.saturating_add(limit).min(HISTORY_PAGE_MAX);
-        for pool in self.sessions.pools() {
+        for pool in self.sessions.pools().iter() {
             all.extend(pool.history(caller.account.id, 0, reach).await?);
         }
         all.sort_by_key(newest_first);
@@ -62,7 +62,7 @@ impl Front {
     }
 
     pub(super) async fn limits(&self, caller: &Caller) -> Result<Response<Said>, Fault> {
-        let Some(home) = self.sessions.pools().first() else {
+        let Some(home) = self.sessions.pools().first().cloned() else {
             return Err(Fault::unbuilt("an account without a region"));
         };
         let limits = caller.account.limits;

@@ -86,6 +86,7 @@ pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Resu
         began: Instant::now(),
         boot: None,
         want: 0,
+        most: None,
         draining: false,
         kept: BTreeMap::new(),
         told,
@@ -117,6 +118,8 @@ struct Agent {
     began: Instant,
     boot: Option<Boot>,
     want: u32,
+    /// The most that are to be ready or starting.
+    most: Option<u32>,
     draining: bool,
     kept: BTreeMap<BrowserId, Kept>,
     told: mpsc::UnboundedSender<Told>,
@@ -199,8 +202,12 @@ impl Agent {
 
     /// Whether fewer are ready than are wanted.
     fn is_short(&self) -> bool {
-        let on_the_way = self.core.in_phase(Phase::Starting) + self.core.in_phase(Phase::Ready);
-        !self.draining && on_the_way < self.want
+        !self.draining && self.on_the_way() < self.want
+    }
+
+    /// How many are ready or will be.
+    fn on_the_way(&self) -> u32 {
+        self.core.in_phase(Phase::Starting) + self.core.in_phase(Phase::Ready)
     }
 
     /// Does what the core's state asks for.
@@ -210,8 +217,13 @@ impl Agent {
         if self.alone_at().is_some_and(|alone| now >= alone) {
             self.draining = true;
         }
+        let mut over = self
+            .most
+            .map_or(0, |most| self.on_the_way().saturating_sub(most));
         for (id, age) in self.core.idle(now) {
-            if age >= READY_MAX || self.draining {
+            // The oldest come first.
+            if age >= READY_MAX || self.draining || over > 0 {
+                over = over.saturating_sub(1);
                 self.core.end(id, CloseReason::SessionEvicted, now);
             }
         }
@@ -361,8 +373,9 @@ impl Agent {
                 }
                 Answer::DONE
             }
-            Ask::Want { ready } => {
+            Ask::Want { ready, most } => {
                 self.want = ready.min(self.launcher.settings().slots);
+                self.most = most.map(|most| most.max(self.want));
                 Answer::DONE
             }
             Ask::Prepare {

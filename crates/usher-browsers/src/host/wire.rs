@@ -41,6 +41,9 @@ pub enum Ask {
     Want {
         /// Together with those that are starting.
         ready: u32,
+        /// End the oldest that are ready while there are more than so many; `None`: end none.
+        #[serde(default)]
+        most: Option<u32>,
     },
     /// Prepare a browser for a session.
     Prepare {

@@ -193,7 +193,13 @@ impl HostProcess {
         };
         let mut caller = host.caller().await;
         let () = caller.ask(&Ask::Register { boot: 1 }).await.unwrap();
-        let () = caller.ask(&Ask::Want { ready: 1 }).await.unwrap();
+        let () = caller
+            .ask(&Ask::Want {
+                ready: 1,
+                most: None,
+            })
+            .await
+            .unwrap();
         Some(host)
     }
 

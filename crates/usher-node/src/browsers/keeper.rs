@@ -19,9 +19,10 @@ use tokio::time::{sleep, timeout};
 use usher_api::wire::reader::declared;
 use usher_broker::wire::Account;
 use usher_core::id::Kind;
+use usher_core::region::Region;
 
 use super::served::{self, Pools, Served};
-use super::{Browsers, Stage};
+use super::{ARRIVAL_MAX, Browsers, Stage};
 use crate::StartError;
 use crate::handover::Bequest;
 use crate::listeners::{Listening, Part};
@@ -116,7 +117,9 @@ pub(crate) struct Prepared {
     /// `None`: as before.
     listener: Option<Opened>,
     /// For browsers where there were none.
-    begun: Option<(Background, Pools)>,
+    background: Option<Background>,
+    /// Of regions that are new.
+    pools: Pools,
 }
 
 /// A listener that nobody serves yet.
@@ -185,7 +188,7 @@ impl Keeper {
         let background = Background::start().map_err(StartError::Browsers)?;
         let pools = match follows {
             true => None,
-            false => Some(open(&background, browsers).await?),
+            false => Some(open(&background, browsers, None).await?),
         };
         let mut service = Service {
             background,
@@ -229,7 +232,8 @@ impl Keeper {
         let coming = async move {
             let mut said = false;
             let pools = loop {
-                match served::open(&settings, FOLLOW_MAX).await {
+                let regions = settings.pools.keys().copied();
+                match served::open(&settings.folder, regions, FOLLOW_MAX).await {
                     Ok(pools) => break pools,
                     Err(error) if !std::mem::replace(&mut said, true) => {
                         tracing::error!(%error, "no browsers are given away");
@@ -280,13 +284,14 @@ impl Keeper {
     pub(crate) async fn prepare(&self, process: &Process) -> Result<Prepared, StartError> {
         let mut prepared = Prepared {
             listener: None,
-            begun: None,
+            background: None,
+            pools: Vec::new(),
         };
         let Some(browsers) = &process.browsers else {
             return Ok(prepared);
         };
         let old = self.service.as_ref();
-        if old.is_some_and(|old| !changes_at_work(&old.settings, browsers)) {
+        if old.is_some_and(|old| old.settings.folder != browsers.folder) {
             return Err(StartError::BrowsersMoved);
         }
         let door = old.and_then(|old| old.door.as_ref());
@@ -295,11 +300,20 @@ impl Keeper {
         {
             prepared.listener = Some(Opened::bind(wanted)?);
         }
-        if old.is_none() {
-            make_folder(&browsers.folder)?;
-            let background = Background::start().map_err(StartError::Browsers)?;
-            let pools = open(&background, browsers).await?;
-            prepared.begun = Some((background, pools));
+        match old {
+            Some(old) => {
+                // They may be about to be let go of by the process before.
+                let _late = timeout(ARRIVAL_MAX, self.shared.arrived()).await;
+                let served = self.shared.served();
+                let lacks = served.map_or(Vec::new(), |served| served.lacks(browsers));
+                prepared.pools = open(&old.background, browsers, Some(lacks)).await?;
+            }
+            None => {
+                make_folder(&browsers.folder)?;
+                let background = Background::start().map_err(StartError::Browsers)?;
+                prepared.pools = open(&background, browsers, None).await?;
+                prepared.background = Some(background);
+            }
         }
         Ok(prepared)
     }
@@ -314,22 +328,24 @@ impl Keeper {
             }
             return;
         };
-        if let Some((background, pools)) = prepared.begun {
+        let mut pools = prepared.pools;
+        if let Some(background) = prepared.background {
             let service = Service {
                 background,
                 settings: browsers.clone(),
                 door: None,
                 coming: None,
             };
-            self.serve(&service, pools).await;
+            self.serve(&service, std::mem::take(&mut pools)).await;
             self.service = Some(service);
         }
         let Some(service) = &mut self.service else {
             return;
         };
         service.settings = browsers.clone();
-        if let Stage::Here(served) = &*self.shared.served.borrow() {
-            served.change(browsers, self.shared.list());
+        match self.shared.served() {
+            Some(served) => served.change(browsers, self.shared.list(), pools),
+            None => served::close(pools).await,
         }
         let gone = |door: &Door| Some(door.wanted) != browsers.listen;
         if let Some(door) = service.door.take_if(|door| gone(door)) {
@@ -359,10 +375,7 @@ impl Keeper {
 
     /// Waits until no client is connected to a browser through this process.
     pub(crate) fn quiet(&self) -> impl Future<Output = ()> + use<> {
-        let served = match &*self.shared.served.borrow() {
-            Stage::Here(served) => Some(Arc::clone(served)),
-            Stage::Off | Stage::Comes => None,
-        };
+        let served = self.shared.served();
         async move {
             if let Some(served) = served {
                 served.front.carried().quiet().await;
@@ -511,25 +524,18 @@ fn account(account: &settings::Account) -> Account {
     }
 }
 
-/// Whether `new` differs only in what may change while hosts and pools stay as they are.
-fn changes_at_work(old: &settings::Browsers, new: &settings::Browsers) -> bool {
-    let mut same = new.clone();
-    same.listen = old.listen;
-    for (region, pool) in &mut same.pools {
-        if let Some(old) = old.pools.get(region) {
-            (pool.min_ready, pool.max_ready) = (old.min_ready, old.max_ready);
-        }
-    }
-    same == *old
-}
-
-async fn open(background: &Background, browsers: &settings::Browsers) -> Result<Pools, StartError> {
-    let browsers = browsers.clone();
-    let opened = background.run(async move { served::open(&browsers, OPEN_MAX).await });
+/// Opens the pools of `regions`, or of all that `browsers` names.
+async fn open(
+    background: &Background,
+    browsers: &settings::Browsers,
+    regions: Option<Vec<Region>>,
+) -> Result<Pools, StartError> {
+    let regions = regions.unwrap_or_else(|| browsers.pools.keys().copied().collect());
+    let folder = browsers.folder.clone();
+    let opened = background.run(async move { served::open(&folder, regions, OPEN_MAX).await });
     let Some(opened) = opened.await else {
-        return Err(StartError::Browsers(io::Error::other(
-            "opening the pools panicked",
-        )));
+        let error = io::Error::other("opening the pools panicked");
+        return Err(StartError::Browsers(error));
     };
     Ok(opened?)
 }

@@ -2,9 +2,9 @@
 //!
 //! Browsers belong to a process of their own ([`host()`]), one for each region, which outlives this
 //! one and is found again by its socket; `watch` finds or starts it and carries what it says to the
-//! region's pool. `served` is all of that together, behind one `usher_broker::wire::Front`; `keeper`
-//! is how the node begins, changes and ends it. What others may ask is [`Browsers`], and `api` is how
-//! programs with a token ask.
+//! region's pool, and `size` says how many are to be ready. `served` is all of that together, behind
+//! one `usher_broker::wire::Front`; `keeper` is how the node begins, changes and ends it. What others
+//! may ask is [`Browsers`], and `api` is how programs with a token ask.
 //!
 //! They have threads of their own: bytes between a client and its browser take nothing from the
 //! fronts, and a configuration that is being checked takes nothing from them.
@@ -17,6 +17,7 @@ mod host;
 mod keeper;
 mod manner;
 mod served;
+mod size;
 mod watch;
 
 use std::sync::Arc;
@@ -119,28 +120,28 @@ impl Browsers {
     /// How each region stands, by code. Looked up once a second, so asking costs nothing.
     #[must_use]
     pub fn standing(&self) -> Vec<RegionStanding> {
-        self.here(|served| served.standing()).unwrap_or_default()
+        let served = self.served();
+        served.map_or(Vec::new(), |served| served.standing())
     }
 
     /// Who waits for a browser.
     #[must_use]
     pub fn waiting(&self) -> Vec<Standing> {
-        self.here(|served| served.front.broker().standing())
-            .unwrap_or_default()
+        let served = self.served();
+        served.map_or(Vec::new(), |served| served.front.broker().standing())
     }
 
     /// How many clients are connected to browsers through this process.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.here(|served| served.front.carried().clients())
-            .unwrap_or(0)
+        let served = self.served();
+        served.map_or(0, |served| served.front.carried().clients())
     }
 
-    fn here<T>(&self, ask: impl FnOnce(&Served) -> T) -> Option<T> {
-        let served = match &*self.served.borrow() {
-            Stage::Here(served) => Arc::clone(served),
-            Stage::Off | Stage::Comes => return None,
-        };
-        Some(ask(&served))
+    fn served(&self) -> Option<Arc<Served>> {
+        match &*self.served.borrow() {
+            Stage::Here(served) => Some(Arc::clone(served)),
+            Stage::Off | Stage::Comes => None,
+        }
     }
 }

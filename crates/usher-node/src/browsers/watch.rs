@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,10 +17,11 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
-use usher_broker::{Agent, Hosts};
+use usher_broker::{Agent, Hosts, Want};
 use usher_browsers::host::wire::{Ask, Hello};
 use usher_browsers::host::{Caller, CallerFault};
 use usher_core::lease::Stock;
+use usher_core::lease::warm::Starts;
 use usher_core::region::Region;
 use usher_pool::Pool;
 
@@ -75,15 +76,18 @@ pub(super) struct Watch {
     pub(super) pool: Arc<dyn Pool>,
     pub(super) hosts: Arc<Hosts>,
     /// How many are to be ready.
-    pub(super) ready: watch::Receiver<u32>,
+    pub(super) want: watch::Receiver<Want>,
+    /// How long browsers took to start.
+    pub(super) starts: Arc<Mutex<Starts>>,
     /// Where this installation listens.
     pub(super) own: watch::Receiver<Vec<SocketAddr>>,
     pub(super) known: Arc<ArcSwap<Known>>,
-    pub(super) source: Source,
+    /// `None`: the region is left, and its host ends once no session is on it.
+    pub(super) source: watch::Receiver<Option<Source>>,
 }
 
 /// Where a host comes from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     /// Somebody else starts it.
     Others(PathBuf),
@@ -126,13 +130,21 @@ enum Lack {
 
 impl Watch {
     /// Sees to it until it is dropped. The host goes on.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let mut pause = PAUSE.0;
         loop {
-            let lack = match self.find().await {
+            let source = self.source.borrow_and_update().clone();
+            let Some(source) = source else {
+                self.update(|known| *known = Known::default());
+                if self.source.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let lack = match self.find(&source).await {
                 Ok(found) => {
                     let since = Instant::now();
-                    self.stay(found).await;
+                    self.stay(found, &source).await;
                     self.update(|known| known.slots = 0);
                     if since.elapsed() >= WORKED {
                         pause = PAUSE.0;
@@ -142,12 +154,14 @@ impl Watch {
                 Err(lack) => lack,
             };
             self.tell(&lack);
-            match &self.source {
-                Source::Others(_) => sleep(LOOK_EVERY).await,
-                Source::Ours { .. } => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE.1);
-                }
+            let wait = match &source {
+                Source::Others(_) => LOOK_EVERY,
+                Source::Ours { .. } => pause,
+            };
+            pause = (pause * 2).min(PAUSE.1);
+            tokio::select! {
+                () = sleep(wait) => {}
+                Ok(()) = self.source.changed() => pause = PAUSE.0,
             }
         }
     }
@@ -170,12 +184,12 @@ impl Watch {
         self.known.store(Arc::new(known));
     }
 
-    async fn find(&self) -> Result<Found, Lack> {
-        let socket = self.source.socket();
+    async fn find(&self, source: &Source) -> Result<Found, Lack> {
+        let socket = source.socket();
         if let Some(found) = greet(&socket, None).await {
             return Ok(found);
         }
-        match &self.source {
+        match source {
             Source::Others(_) => Err(Lack::Nobody(socket)),
             Source::Ours {
                 program,
@@ -189,8 +203,8 @@ impl Watch {
         }
     }
 
-    /// Speaks for the host until it is gone.
-    async fn stay(&self, found: Found) {
+    /// Speaks for the host until it is gone, or it is another one that is wanted.
+    async fn stay(&self, found: Found, source: &Source) {
         let Found {
             mut caller,
             hello,
@@ -209,25 +223,19 @@ impl Watch {
             self.region,
             hello.slots
         );
-        let outdated = self.is_outdated(&hello);
-        if outdated {
-            tracing::info!(
-                "the browser host of {} was started by another build or in another way; it is replaced once no session is on it",
-                self.region
-            );
-        }
         let agent = Agent {
             pool: Arc::clone(&self.pool),
             region: self.number,
             hosts: Arc::clone(&self.hosts),
             name: NAME.to_owned(),
-            socket: self.source.socket(),
+            socket: source.socket(),
             stock: Stock::default(),
-            ready: self.ready.clone(),
+            want: self.want.clone(),
+            starts: Arc::clone(&self.starts),
         };
         tokio::select! {
             biased;
-            () = self.attend(&mut caller, outdated) => {}
+            () = self.attend(&mut caller, &hello, source) => {}
             () = agent.run() => {}
         }
         let status = match &mut child {
@@ -242,8 +250,12 @@ impl Watch {
         }
     }
 
-    /// Asks the host how it is and tells it what changes, until it is gone.
-    async fn attend(&self, caller: &mut Caller, outdated: bool) {
+    /// Asks the host how it is and tells it what changes, until it is gone or has nothing to do with
+    /// what is wanted.
+    async fn attend(&self, caller: &mut Caller, hello: &Hello, source: &Source) {
+        let mut wanted = self.source.clone();
+        let mut outdated = false;
+        wanted.mark_changed();
         let mut own = self.own.clone();
         own.mark_changed();
         let (mut pings, mut retires) = (interval(PING_EVERY), interval(RETIRE_EVERY));
@@ -266,6 +278,23 @@ impl Watch {
                         return;
                     }
                 }
+                Ok(()) = wanted.changed() => {
+                    let wanted = wanted.borrow_and_update().clone();
+                    let same = |wanted: &Source| wanted.socket() == source.socket();
+                    if !wanted.as_ref().is_none_or(same) {
+                        if let Source::Ours { .. } = source {
+                            said(caller, &Ask::Retire).await;
+                        }
+                        return;
+                    }
+                    let before = std::mem::replace(&mut outdated, is_outdated(hello, wanted.as_ref()));
+                    if outdated && !before {
+                        tracing::info!(
+                            "the browser host of {} is not what is wanted now; it ends once no session is on it",
+                            self.region
+                        );
+                    }
+                }
                 Ok(()) = own.changed() => {
                     let listeners = own.borrow_and_update().clone();
                     if !said(caller, &Ask::Own { listeners }).await {
@@ -284,17 +313,19 @@ impl Watch {
             };
         });
     }
+}
 
-    fn is_outdated(&self, hello: &Hello) -> bool {
-        match &self.source {
-            Source::Others(_) => false,
-            Source::Ours {
-                program, manner, ..
-            } => {
-                // A file that is not there starts nothing that would be newer.
-                let mark = manner.mark(program);
-                mark.is_ok_and(|mark| mark != hello.mark)
-            }
+/// Whether a host runs another file than would be started, or was started in another way.
+fn is_outdated(hello: &Hello, wanted: Option<&Source>) -> bool {
+    match wanted {
+        None => true,
+        Some(Source::Others(_)) => false,
+        Some(Source::Ours {
+            program, manner, ..
+        }) => {
+            // A file that is not there starts nothing that would be newer.
+            let mark = manner.mark(program);
+            mark.is_ok_and(|mark| mark != hello.mark)
         }
     }
 }

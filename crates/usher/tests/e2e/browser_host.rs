@@ -51,7 +51,13 @@ fn it_starts_browsers_and_takes_them_along() {
         let watching = Caller::connect(&socket).await.unwrap();
         let mut watching = watching.watch().await.unwrap();
         let () = caller.ask(&Ask::Register { boot: 1 }).await.unwrap();
-        let () = caller.ask(&Ask::Want { ready: 1 }).await.unwrap();
+        let () = caller
+            .ask(&Ask::Want {
+                ready: 1,
+                most: None,
+            })
+            .await
+            .unwrap();
         let ready = async {
             loop {
                 let told = watching.next().await.unwrap();

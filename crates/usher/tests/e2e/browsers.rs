@@ -144,3 +144,62 @@ fn a_machine_without_a_browser_is_told_once_and_the_rest_is_served() {
     );
     assert_eq!(usher.stderr().matches("no browsers in").count(), 1);
 }
+
+#[test]
+fn sessions_outlive_a_hand_over_and_so_do_connections() {
+    let config = Config::new()
+        .browsers()
+        .set(&["pid_file"], json!("usher.pid"));
+    let mut usher = Usher::start(&config);
+    let Some(session) = usher.acquire() else {
+        return;
+    };
+    let mut before = usher.devtools(&session);
+    before.version();
+    usher.hand_over();
+    // Carried to its end by the process before.
+    before.version();
+    let sessions = usher.binding_get("/sessions");
+    assert_eq!(sessions["sessions"][0]["sessionId"], session.as_str());
+    let mut after = usher.devtools(&session);
+    after.version();
+    // The host is the same, and so is its next browser.
+    assert!(usher.acquire().is_some());
+    drop(before);
+    assert_eq!(usher.wait().code(), Some(0));
+}
+
+#[test]
+fn pools_come_and_go_and_hosts_change_while_sessions_go_on() {
+    let config = Config::new().browsers();
+    let usher = Usher::start(&config);
+    let Some(session) = usher.acquire() else {
+        return;
+    };
+    let mut browser = usher.devtools(&session);
+    browser.version();
+    // Another region, and another number for the first one, whose host is to be another then.
+    let one = json!({"min_ready": 1, "max": 1});
+    let both = config
+        .clone()
+        .set(&["browsers", "pools"], json!({"ENAM": one, "WEU": one}));
+    usher.reload(&both);
+    usher.expect_stderr("browser host of ENAM: up to 1 browsers");
+    usher.expect_stderr("the browser host of WEU is not what is wanted now");
+    browser.version();
+    // The first region is left: what is acquired is of the other.
+    let other = config.set(&["browsers", "pools"], json!({"ENAM": one}));
+    usher.reload(&other);
+    browser.version();
+    let next = usher.acquire().unwrap();
+    usher.devtools(&next).version();
+    browser.version();
+    // With its last session the host that nobody wants ends.
+    drop(browser);
+    usher.binding(&format!("DELETE /devtools/browser/{session}"));
+    let socket = usher.path("var/browsers/WEU/socket");
+    eventually("the end of the host", || {
+        UnixStream::connect(&socket).is_err().then_some(())
+    });
+    usher.devtools(&next).version();
+}
