@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::programs::{root, try_run};
+use crate::support::api::result;
 use crate::support::browsers::SECRET;
+use crate::support::config::TOKEN;
 use crate::support::endpoint::Visit;
 use crate::support::{Config, Endpoint, Usher};
 
@@ -67,6 +69,33 @@ fn programs_with_the_secret_of_a_binding() {
         "programs",
         &json!({"base": base, "token": SECRET, "site": scene.site_url(), "lists": false}),
     );
+}
+
+#[test]
+fn programs_the_command_line_and_an_agent_with_a_token() {
+    let Some(scene) = Scene::start() else { return };
+    let api = format!("http://{}/client/v4", scene.usher.address("api"));
+    let accounts = result(&scene.usher.api_get("/client/v4/accounts"));
+    let mut accounts = accounts.as_array().expect("a list").iter();
+    let account = accounts.find(|account| account["name"] == "default");
+    let account = account.expect("the first one")["id"]
+        .as_str()
+        .expect("an id");
+    let reached = |prefix: &str| {
+        json!({
+            "base": format!("{api}/accounts/{account}/{prefix}"),
+            "token": TOKEN,
+            "site": scene.site_url(),
+            "lists": true,
+        })
+    };
+    scene.play("programs", &reached("browser-rendering"));
+    let home = scene.home.path();
+    scene.play(
+        "wrangler",
+        &json!({"api": api, "account": account, "token": TOKEN, "home": home}),
+    );
+    scene.play("agent", &reached("browser-run"));
 }
 
 /// A node with browsers, and a site for their pages.

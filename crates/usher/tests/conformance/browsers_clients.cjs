@@ -178,7 +178,7 @@ async function wrangler({ api, account, token, home }) {
 
 // An agent's way in: the MCP server of Chrome's developer tools, on a browser of ours.
 async function agent({ base, token, site }) {
-  const endpoint = `${base.replace("http", "ws")}/devtools/browser?keep_alive=60000`;
+  const endpoint = `${base.replace("http", "ws")}/devtools/browser?keep_alive=60000&wait=30s`;
   const server = spawn(
     process.execPath,
     [
@@ -226,7 +226,7 @@ async function agent({ base, token, site }) {
   const pages = await use("list_pages", {});
   const pageId = Number(/^(\d+): about:blank/m.exec(pages.text)?.[1]);
   assert.ok(pageId >= 0, pages.text);
-  const went = await use("navigate_page", { pageId, type: "url", url: site });
+  const went = await use("navigate_page", { pageId, type: "url", url: site, timeout: 30000 });
   const snapshot = await use("take_snapshot", { pageId });
   assert.match(snapshot.text, /heading "Seen"/);
   const shot = await use("take_screenshot", { pageId });
@@ -259,9 +259,9 @@ async function patient(ask) {
 
 // Nothing tells a client of these.
 async function until(what, asked) {
-  const deadline = Date.now() + 30000;
+  const deadline = Date.now() + 60000;
   while (!(await asked())) {
-    assert.ok(Date.now() < deadline, `not within 30 s: ${what}`);
+    assert.ok(Date.now() < deadline, `not within 60 s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

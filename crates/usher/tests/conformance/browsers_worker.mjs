@@ -150,6 +150,8 @@ async function refusals(env, told) {
   check("another's session", told.unknown.includes("code: 404"), told.unknown);
   told.engine = await fails(() => playwright.launch(env.BROWSER, { browser: "kitesurf" }));
   check("another engine", told.engine.includes('browser "kitesurf" is not available here'), told.engine);
+  told.recording = await fails(() => puppeteer.launch(env.BROWSER, { recording: true }));
+  check("a recording", told.recording.includes("code: 501: message: recording is not built here"), told.recording);
   await env.SMALL.fetch(`http://fake.host/v1/devtools/browser/${held.sessionId}`, { method: "DELETE" });
 }
 
@@ -179,7 +181,7 @@ async function session(api, env, id) {
 
 // Until a browser is ready: their number is small, and other clients of the test have some.
 async function patient(ask) {
-  const deadline = Date.now() + 30000;
+  const deadline = Date.now() + 60000;
   for (;;) {
     try {
       return await ask();
@@ -192,9 +194,9 @@ async function patient(ask) {
 
 // Nothing tells a client of these.
 async function until(what, asked) {
-  const deadline = Date.now() + 30000;
+  const deadline = Date.now() + 60000;
   while (!(await asked())) {
-    if (Date.now() > deadline) throw new Error(`not within 30 s: ${what}`);
+    if (Date.now() > deadline) throw new Error(`not within 60 s: ${what}`);
     await scheduler.wait(50);
   }
 }
