@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use usher_api::wire::reader::{Shape, Status};
 use usher_core::id::{Id, Kind};
+use usher_core::region::Region;
 use usher_edge::tls::KeyPair;
 use usher_node::settings::LogTarget;
 
@@ -139,6 +140,93 @@ fn everything_of_the_process_is_read() {
     let log = process.access_log.expect("a log");
     assert_eq!(log.target, LogTarget::File(folder.join("log/access.json")));
     assert!(log.query_strings);
+}
+
+#[test]
+fn browsers_and_accounts_are_read_whole() {
+    let text = r#"{
+        "listen": {"http": ["127.0.0.1:0"]},
+        "state_folder": "state",
+        "browsers": {"listen": "127.0.0.1:8790", "insecure_single_tenant": true, "chromium": "bin/chromium",
+                     "pools": {"WEU": {"backend": "process", "min_ready": 1, "max_ready": 1, "max": 1},
+                               "ENAM": {"socket": "/run/host/socket"}, "OC": {"max": 1}}},
+        "accounts": {"one": {"kind": "free", "binding_secret": "sixteen-letters!", "weight": 3,
+                             "allow_private": ["10.0.0.1/8", "127.0.0.1"],
+                             "limits": {"concurrent_browsers": 7, "browsers_per_second": 2, "browsers_burst": 4,
+                                        "quick_actions_per_second": 0.5, "browser_seconds_per_day": 60}}}
+    }"#;
+    let loaded = load_here(text).expect("valid");
+    assert_eq!(loaded.warnings, [""; 0]);
+    let browsers = loaded.process.browsers.expect("browsers");
+    assert_eq!(browsers.folder, Path::new("/nonexistent/state/browsers"));
+    assert_eq!(
+        browsers.chromium.as_deref(),
+        Some(Path::new("/nonexistent/bin/chromium"))
+    );
+    let pool = |region| &browsers.pools[&region];
+    let (weu, enam) = (pool(Region::Weu), pool(Region::Enam));
+    assert_eq!(
+        (weu.min_ready, weu.max_ready, weu.max),
+        (1, Some(1), Some(1))
+    );
+    assert_eq!((enam.min_ready, enam.max_ready, enam.max), (2, None, None));
+    assert_eq!(enam.socket.as_deref(), Some(Path::new("/run/host/socket")));
+    assert_eq!(pool(Region::Oc).min_ready, 1, "no more than there may be");
+    let names: Vec<&str> = loaded
+        .process
+        .accounts
+        .iter()
+        .map(|it| it.name.as_str())
+        .collect();
+    assert_eq!(names, ["default", "one"]);
+    let one = &loaded.process.accounts[1];
+    let networks: Vec<String> = one.allow_private.iter().map(ToString::to_string).collect();
+    assert_eq!(networks, ["10.0.0.0/8", "127.0.0.1/32"]);
+    let limits = one.limits;
+    assert_eq!((one.weight, limits.concurrent), (3, 7));
+    assert_eq!(
+        (limits.browsers.micro_per_ms, limits.browsers.burst),
+        (2_000, 4)
+    );
+    assert_eq!(
+        (
+            limits.quick_actions.micro_per_ms,
+            limits.quick_actions.burst
+        ),
+        (500, 1)
+    );
+    assert_eq!(limits.a_day, Some(Duration::from_secs(60)));
+    // Beside the store, where there is one; and what is odd is told.
+    let text = text.replace(
+        "\"state_folder\": \"state\"",
+        "\"store\": {\"url\": \"sqlite:kept/usher.db\"}",
+    );
+    let text = text
+        .replace("sixteen-letters!", "${USHER_TOKEN}-is-longer")
+        .replace("\"max\": 1}}}", "\"max\": 1000}}}");
+    let loaded = load_here(&text).expect("valid");
+    let browsers = loaded.process.browsers.expect("browsers");
+    assert_eq!(browsers.folder, Path::new("/nonexistent/kept/browsers"));
+    let [warning] = &loaded.warnings[..] else {
+        panic!("{:?}", loaded.warnings)
+    };
+    assert!(
+        warning.contains("browsers.pools.OC.max 1000 is above the "),
+        "{warning}"
+    );
+}
+
+#[test]
+fn a_folder_too_long_for_a_socket_is_a_fault() {
+    let long = "d".repeat(100);
+    let text = format!("state_folder: /{long}\nbrowsers: {{pools: {{WEU: {{}}}}}}");
+    let lines = load_here(&text).expect_err("refused");
+    let begins = "usher.yaml:2:20: browsers.pools.WEU has its socket at /ddd";
+    assert!(
+        lines.len() == 1 && lines[0].starts_with(begins),
+        "{lines:?}"
+    );
+    refused("browsers: {}", &["1:1: browsers.pools is missing"]);
 }
 
 #[test]

@@ -203,3 +203,20 @@ fn pools_come_and_go_and_hosts_change_while_sessions_go_on() {
     });
     usher.devtools(&next).version();
 }
+
+#[test]
+fn a_region_that_keeps_none_ready_starts_one_when_asked_and_a_restart_keeps_its_session() {
+    let config = Config::new().browsers().set(
+        &["browsers", "pools", "WEU"],
+        json!({"min_ready": 0, "max": 1}),
+    );
+    let mut usher = Usher::start(&config);
+    let Some(session) = usher.acquire() else {
+        return;
+    };
+    usher.devtools(&session).version();
+    usher.signal(Signal::TERM);
+    assert_eq!(usher.wait().code(), Some(0));
+    let usher = Usher::start_in(usher.take_folder());
+    usher.devtools(&session).version();
+}

@@ -25,6 +25,16 @@ fn a_good_file_is_ok() {
 }
 
 #[test]
+fn what_a_file_holds_is_counted() {
+    let text =
+        format!("{GOOD}browsers: {{pools: {{WEU: {{max: 1}}}}}}\naccounts: {{other: {{}}}}\n");
+    let ended = Folder::with(&text).run(&["check", "--config", "usher.yaml"]);
+    let counted =
+        "1 pool, 1 endpoint, 1 load balancer, 0 waiting rooms, 1 browser pool, 2 accounts\n";
+    assert!(ended.stdout.ends_with(counted), "{ended:?}");
+}
+
+#[test]
 fn every_fault_is_told_with_line_and_column() {
     let text = "\
 listen: {http: [\"127.0.0.1:0\"]}

@@ -368,6 +368,11 @@ impl Usher {
     pub fn kill(mut self) -> Folder {
         self.signal(Signal::KILL);
         self.wait();
+        self.take_folder()
+    }
+
+    /// The folder with all that it kept, of one that has ended.
+    pub fn take_folder(&mut self) -> Folder {
         std::mem::replace(&mut self.folder, Folder::new())
     }
 
