@@ -30,7 +30,6 @@ MODULES = ROOT / ".tools/node-browsers/node_modules"
 CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
 TOKEN = "bench-token-with-enough-letters"
 SECRET = "bench-secret-with-enough-letters"
-API = "/client/v4/accounts/default/browser-rendering"
 IDLE = 200
 VALUE = 1 << 20
 PAGE = 1_000_000
@@ -72,15 +71,22 @@ class Node(proxies.Server):
         self.address = f"127.0.0.1:{self.binding}"
         self.want = pool["min_ready"]
 
-    def ready(self, count=None):
-        """Waits until so many are: all that are wanted, when nothing is said."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.api}/client/v4/usher/state",
+    def call(self, path):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.api}/client/v4{path}",
                                          headers={"Authorization": f"Bearer {TOKEN}"})
+        return json.load(urllib.request.urlopen(request, timeout=10))["result"]
+
+    def path(self):
+        """Where the API has the browsers of the account."""
+        account = next(one for one in self.call("/accounts") if one["name"] == "default")
+        return f"/client/v4/accounts/{account['id']}/browser-rendering"
+
+    def ready(self):
+        """Waits until all are that are wanted."""
         deadline = time.monotonic() + 120
         while True:
-            state = json.load(urllib.request.urlopen(request, timeout=10))["result"]
-            pools = state.get("browsers") or []
-            if pools and pools[0]["ready"] >= (count or self.want):
+            pools = self.call("/usher/state").get("browsers") or []
+            if pools and pools[0]["ready"] >= self.want:
                 return
             if time.monotonic() > deadline:
                 raise SystemExit(f"{self.name}: no browser became ready: {pools}")
@@ -262,7 +268,7 @@ def pictures(browsers, chromium, server, upstream, args):
         def over_api():
             browsers.ready()
             return drive("rest", f"127.0.0.1:{browsers.api}", TOKEN,
-                         f"{API}/screenshot?cacheTTL=0", order)
+                         f"{browsers.path()}/screenshot?cacheTTL=0", order)
 
         ways = {"Usher, over the API": over_api,
                 "by hand, a browser that runs": lambda: drive("warm", chromium.url, url),
