@@ -198,6 +198,10 @@ impl Broker {
         self.shared.ready_wanted.store(sum, Ordering::Relaxed);
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Who waits.
     #[must_use]
     pub fn standing(&self) -> Vec<Standing> {

@@ -7,6 +7,7 @@
 //! - [`Broker`] leads wishes; read it first, then [`Offer`]: a browser is the caller's only once its
 //!   answer is written,
 //! - [`Agent`] keeps a pool and the host of one node in step, [`Hosts`] knows where hosts are found,
+//! - `quick` has one page drawn for one request,
 //! - [`Sessions`] holds the browsers that are talked to through this process,
 //! - [`wire`] is what clients speak: HTTP and WebSockets, the words of the hosted service.
 //!
@@ -19,6 +20,7 @@ mod chance;
 mod hosts;
 mod lead;
 mod queue;
+mod quick;
 mod sessions;
 pub mod wire;
 

@@ -1,8 +1,9 @@
 //! Browsers and the binding in front of them, for tests that speak to it over sockets.
 //!
-//! `listen` is what the host runs in a browser's network; `host FOLDER OWN` is the host, and nothing
-//! opens the address OWN to a page; `serve FOLDER SECRET` starts one, keeps its pool in the same
-//! folder, and says `listening ADDRESS`. It runs until its standard input ends.
+//! `listen` is what the host runs in a browser's network; `host FOLDER OWN READY` is the host, and
+//! nothing opens the address OWN to a page; `serve FOLDER SECRET` starts one, keeps its pool in the
+//! same folder with one browser ready, or as many as a third word says, and says `listening ADDRESS`.
+//! It runs until its standard input ends.
 //!
 //! Pages reach what is public, and this machine at 127.0.0.1; those of the other account reach all
 //! that can be opened. Names below `usher.test` have the addresses that a test needs.
@@ -37,20 +38,26 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["listen"] => usher_browsers::listen(),
-        ["host", folder, own] => {
-            runtime().and_then(|runtime| runtime.block_on(run_host(folder, own)))
+        ["host", folder, own, ready] => {
+            number(ready).and_then(|ready| runtime()?.block_on(run_host(folder, own, ready)))
         }
         ["serve", folder, secret] => {
-            runtime().and_then(|runtime| runtime.block_on(serve(Path::new(folder), secret)))
+            runtime().and_then(|runtime| runtime.block_on(serve(Path::new(folder), secret, 1)))
         }
+        ["serve", folder, secret, ready] => number(ready)
+            .and_then(|ready| runtime()?.block_on(serve(Path::new(folder), secret, ready))),
         _ => Err(io::Error::other(
-            "usage: binding-under-test listen | host FOLDER OWN | serve FOLDER SECRET",
+            "usage: binding-under-test listen | host FOLDER OWN READY | serve FOLDER SECRET [READY]",
         )),
     };
     if let Err(error) = done {
         let _ = writeln!(io::stderr(), "{error}");
         std::process::exit(1);
     }
+}
+
+fn number(word: &str) -> io::Result<u32> {
+    word.parse().map_err(io::Error::other)
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -87,11 +94,11 @@ fn egress() -> Egress {
     })
 }
 
-async fn run_host(folder: &str, own: &str) -> io::Result<()> {
+async fn run_host(folder: &str, own: &str, ready: u32) -> io::Result<()> {
     let listen = vec![std::env::current_exe()?.into(), "listen".into()];
     let mut settings = usher_browsers::settings::Settings::new(folder.into(), listen);
-    settings.slots = 3;
-    settings.launches_max = 1;
+    settings.slots = ready + 2;
+    settings.launches_max = ready;
     let egress = egress();
     egress.own_listeners([own.parse().map_err(io::Error::other)?]);
     let launcher = Launcher::prepare(settings, Box::new(egress))
@@ -111,10 +118,10 @@ async fn run_host(folder: &str, own: &str) -> io::Result<()> {
     .await
 }
 
-async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
+async fn serve(folder: &Path, secret: &str, ready: u32) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    let (_host, socket) = start_host(folder, address).await?;
+    let (_host, socket) = start_host(folder, address, ready).await?;
     let file = folder.join("pool.db");
     let pool = Sqlite::open(
         &file,
@@ -124,10 +131,7 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
     );
     let pool: Arc<dyn Pool> = Arc::new(pool.await.map_err(io::Error::other)?);
     let hosts = Arc::new(Hosts::default());
-    let want = Want {
-        ready: 1,
-        most: None,
-    };
+    let want = Want { ready, most: None };
     let agent = Agent {
         pool: Arc::clone(&pool),
         region: 0,
@@ -145,7 +149,12 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
         client_to_broker: Duration::ZERO,
         broker_to_node: Duration::ZERO,
     };
-    let broker = Broker::new(vec![region], Settings { ready_wanted: 1 });
+    let broker = Broker::new(
+        vec![region],
+        Settings {
+            ready_wanted: ready,
+        },
+    );
     let broker = broker.ok_or_else(|| io::Error::other("no region"))?;
     let sessions = Sessions::new(vec![pool], hosts);
     let front = Arc::new(Front::new(broker, sessions));
@@ -153,20 +162,30 @@ async fn serve(folder: &Path, secret: &str) -> io::Result<()> {
         concurrent: 3,
         ..Limits::of(AccountKind::Paygo).with_browsers(Rate::per_second(50.0, 50))
     };
-    let account = |name: &str, secret: String, opened: &[&str]| Account {
+    let account = |name: &str, secret: String, opened: &[&str], quick_actions| Account {
         id: Id::derive("default", Kind::Account, name),
         name: name.to_owned(),
-        limits,
+        limits: Limits {
+            quick_actions,
+            ..limits
+        },
         weight: 1,
         secret: Some(secret),
         allow_private: opened.iter().map(ToString::to_string).collect(),
     };
     let accounts = vec![
-        account("one", secret.to_owned(), &["127.0.0.1/32"]),
+        account(
+            "one",
+            secret.to_owned(),
+            &["127.0.0.1/32"],
+            Rate::per_second(1_000.0, 1_000),
+        ),
         account(
             "other",
             format!("{secret}-of-another"),
             &["0.0.0.0/0", "::/0"],
+            // One in 500 s.
+            Rate::one_per(Duration::from_secs(500), 1),
         ),
     ];
     say(&format!("listening {address}"));
@@ -186,12 +205,13 @@ async fn input_ends() {
     let _ = ends.await;
 }
 
-async fn start_host(folder: &Path, own: SocketAddr) -> io::Result<(Child, PathBuf)> {
+async fn start_host(folder: &Path, own: SocketAddr, ready: u32) -> io::Result<(Child, PathBuf)> {
     let place = folder.join("host");
     let mut host = Command::new(std::env::current_exe()?)
         .arg("host")
         .arg(&place)
         .arg(own.to_string())
+        .arg(ready.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -21,6 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
+use crate::page::Pattern;
+
 /// The longest message that is read, in bytes.
 pub const MESSAGE_MAX: usize = 256 << 20;
 /// Events that are kept for a script; older ones are forgotten beyond it.
@@ -138,6 +140,8 @@ pub struct Client {
     event_bytes: usize,
     windows: u32,
     judging: Option<Judging>,
+    /// What is said to each part of the page that comes to be.
+    of_parts: Vec<(&'static str, serde_json::Value)>,
     /// A message was given up half-way: whatever followed would be part of it.
     torn: bool,
 }
@@ -151,6 +155,10 @@ pub struct Judging {
     pub reject: Vec<String>,
     /// The only kinds that are let through, if any are named.
     pub allow: Vec<String>,
+    /// Addresses that are refused.
+    pub reject_patterns: Vec<Pattern>,
+    /// The only addresses that are let through, if any are named.
+    pub allow_patterns: Vec<Pattern>,
     /// Name and password, told once: who asks again is not satisfied with them.
     pub credentials: Option<(String, String)>,
 }
@@ -164,10 +172,19 @@ impl std::fmt::Debug for Judging {
 }
 
 impl Judging {
-    fn lets(&self, kind: &str, frame: &str) -> bool {
-        let named = |kinds: &[String]| kinds.iter().any(|one| one.eq_ignore_ascii_case(kind));
+    fn lets(&self, kind: &str, frame: &str, url: &str) -> bool {
         let own = frame == self.frame && kind == "Document";
-        own || (!named(&self.reject) && (self.allow.is_empty() || named(&self.allow)))
+        let named = |kinds: &[String]| kinds.iter().any(|one| one.eq_ignore_ascii_case(kind));
+        let kind_fits = !named(&self.reject) && (self.allow.is_empty() || named(&self.allow));
+        // What cannot be said of an address counts against it, on either list.
+        let finds = |patterns: &[Pattern], unsaid| {
+            patterns
+                .iter()
+                .any(|pattern| pattern.finds(url).unwrap_or(unsaid))
+        };
+        own || (kind_fits
+            && !finds(&self.reject_patterns, true)
+            && (self.allow_patterns.is_empty() || finds(&self.allow_patterns, false)))
     }
 }
 
@@ -184,6 +201,7 @@ impl Client {
             event_bytes: 0,
             windows: 0,
             judging: None,
+            of_parts: Vec::new(),
             torn: false,
         }
     }
@@ -198,6 +216,16 @@ impl Client {
     /// From here on requests that are held up (`Fetch.enable`) are judged by this.
     pub fn judge(&mut self, judging: Judging) {
         self.judging = Some(judging);
+    }
+
+    /// From here on this is said to each part of a page (`Target.setAutoAttach`) before it begins.
+    pub fn tell_parts(&mut self, said: Vec<(&'static str, serde_json::Value)>) {
+        self.of_parts = said;
+    }
+
+    /// Events that nobody has asked for yet, the oldest first.
+    pub fn kept(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
     }
 
     /// Asks `method` of the part `session` (the browser itself when empty) and reads the answer.
@@ -370,6 +398,16 @@ impl Client {
             Some(Reaction::Say(session, method, params)) => {
                 self.tell(&session, method, params).await?;
             }
+            Some(Reaction::Greet(part)) => {
+                for (method, params) in self.of_parts.clone() {
+                    self.tell(&part, method, params).await?;
+                }
+                // It has parts of its own, perhaps, and waits for this.
+                self.tell(&part, "Target.setAutoAttach", attach_parts())
+                    .await?;
+                self.tell(&part, "Runtime.runIfWaitingForDebugger", json!({}))
+                    .await?;
+            }
             None => {}
         }
         crashed?;
@@ -417,6 +455,8 @@ enum Reaction {
     Dismiss(String),
     /// This window is closed.
     Close(String),
+    /// This part is new and waits.
+    Greet(String),
     /// This is said to this part.
     Say(String, &'static str, serde_json::Value),
 }
@@ -440,6 +480,13 @@ impl Reaction {
             r#type: String,
             opener_id: Option<String>,
         }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Attached {
+            session_id: String,
+            #[serde(default)]
+            waiting_for_debugger: bool,
+        }
         match method {
             "Page.javascriptDialogOpening" => Ok(Some(Reaction::Dismiss(session.to_owned()))),
             // Told only to who asked for it.
@@ -452,6 +499,12 @@ impl Reaction {
                 } = created.target_info;
                 let opened = r#type == "page" && opener_id.is_some();
                 Ok(opened.then_some(Reaction::Close(target_id)))
+            }
+            // What we attach to ourselves waits for nobody.
+            "Target.attachedToTarget" => {
+                let attached: Attached = serde_json::from_str(params.unwrap_or(EMPTY).get())?;
+                let waits = attached.waiting_for_debugger;
+                Ok(waits.then_some(Reaction::Greet(attached.session_id)))
             }
             "Fetch.requestPaused" | "Fetch.authRequired" => {
                 let held: Held = serde_json::from_str(params.unwrap_or(EMPTY).get())?;
@@ -473,7 +526,13 @@ struct Held {
     request_id: String,
     frame_id: String,
     resource_type: String,
+    request: Asked,
     auth_challenge: Option<Challenge>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    url: String,
 }
 
 #[derive(Deserialize)]
@@ -503,7 +562,7 @@ impl Held {
             let params = json!({"requestId": id, "authChallengeResponse": response});
             return ("Fetch.continueWithAuth", params);
         }
-        if judging.lets(&self.resource_type, &self.frame_id) {
+        if judging.lets(&self.resource_type, &self.frame_id, &self.request.url) {
             ("Fetch.continueRequest", json!({"requestId": id}))
         } else {
             let params = json!({"requestId": id, "errorReason": "BlockedByClient"});
@@ -534,6 +593,11 @@ fn ended(event: &Event, session: &str) -> Result<(), ClientFault> {
         }
         _ => Ok(()),
     }
+}
+
+/// Parts of a page are attached to as they come to be, and wait until they were told everything.
+pub(crate) fn attach_parts() -> serde_json::Value {
+    json!({"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true})
 }
 
 /// How long something may take, as a moment.

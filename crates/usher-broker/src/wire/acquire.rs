@@ -128,7 +128,7 @@ impl Front {
 }
 
 /// A span as `30s`, `1500ms`, or a number of seconds.
-fn wait(text: &str) -> Result<Duration, Fault> {
+pub(super) fn wait(text: &str) -> Result<Duration, Fault> {
     let (number, unit_ms) = match text.strip_suffix("ms") {
         Some(number) => (number, 1),
         None => (text.strip_suffix('s').unwrap_or(text), 1_000),

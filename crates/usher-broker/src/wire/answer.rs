@@ -80,14 +80,23 @@ pub(super) fn json(value: &Value) -> Response<Said> {
     written(StatusCode::OK, "application/json", value.to_string())
 }
 
+impl Said {
+    /// An answer of one piece.
+    pub(super) fn whole(kind: &'static str, bytes: Bytes) -> Response<Said> {
+        let said = Said {
+            bytes: Some(bytes),
+            offer: None,
+        };
+        let mut response = Response::new(said);
+        let kind = HeaderValue::from_static(kind);
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+}
+
 fn written(status: StatusCode, kind: &'static str, text: String) -> Response<Said> {
-    let mut response = Response::new(Said {
-        bytes: Some(text.into()),
-        offer: None,
-    });
+    let mut response = Said::whole(kind, text.into());
     *response.status_mut() = status;
-    let kind = HeaderValue::from_static(kind);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 

@@ -7,6 +7,7 @@
 //! - [`Front::answer`] is the table,
 //! - `acquire` gives browsers away, `connect` joins clients to them,
 //! - `lists` shows sessions, `inside` asks a browser in the client's name,
+//! - `quick` has one page drawn and answers with it,
 //! - `guardrails` reads what a session may reach.
 //!
 //! Source: browser specification 2 to 4 and 9.3, and the recorded wire.
@@ -18,6 +19,7 @@ mod connect;
 mod guardrails;
 mod inside;
 mod lists;
+mod quick;
 
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ use crate::broker::Broker;
 use crate::sessions::Sessions;
 use answer::Fault;
 pub use answer::{Said, Style};
+use quick::Quick;
 
 /// Bytes of one message to and from a Worker.
 pub const BINDING_MESSAGE_MAX: usize = 32 << 20;
@@ -108,13 +111,18 @@ const QUICK_ACTIONS: [&str; 9] = [
 pub struct Front {
     broker: Broker,
     sessions: Arc<Sessions>,
+    quick: Quick,
 }
 
 impl Front {
     /// Browsers of `broker`, and the sessions in the same regions.
     #[must_use]
     pub fn new(broker: Broker, sessions: Arc<Sessions>) -> Front {
-        Front { broker, sessions }
+        Front {
+            broker,
+            sessions,
+            quick: Quick::default(),
+        }
     }
 
     /// Who gives the browsers away.
@@ -190,6 +198,8 @@ impl Front {
             ["devtools", "browser", id, "json", rest @ ..] => {
                 self.inside(&caller, id, rest, &request).await
             }
+            ["screenshot"] => Ok(self.screenshot(&caller, request).await),
+            [action] if quick::UNBUILT.contains(action) => Ok(self.unbuilt(action, &request)),
             ["devtools", "browser", _, "live_view"] => Err(Fault::unbuilt("live view")),
             _ => Err(Fault::nowhere()),
         }

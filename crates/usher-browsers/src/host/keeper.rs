@@ -287,13 +287,14 @@ impl Keeper {
         mut done: oneshot::Sender<Result<Vec<u8>, PageFault>>,
     ) -> Next {
         self.facts.quiet_since(None);
+        let began = Instant::now();
         let mut looks = ticks(LOOK_EVERY);
         let drawing = page::screenshot(client, order);
         tokio::pin!(drawing);
         loop {
             tokio::select! {
                 drawn = &mut drawing => {
-                    let _ = done.send(drawn);
+                    let _ = done.send(drawn.map_err(|fault| true_cause(body, fault, began)));
                     return Next::Over(Some(CloseReason::NormalClosure));
                 }
                 _ = body.ended() => {
@@ -309,7 +310,7 @@ impl Keeper {
                 }
                 _ = looks.tick() => {
                     if self.measure(body) {
-                        let _ = done.send(Err(PageFault::Crashed));
+                        let _ = done.send(Err(PageFault::Memory));
                         return Next::Over(Some(CloseReason::ChromiumCrashed));
                     }
                 }
@@ -435,6 +436,19 @@ impl Keeper {
             (idle.last, idle.under_way) = (Instant::now(), 0);
             self.facts.quiet_since(Some(idle.last));
         }
+    }
+}
+
+/// A browser knows only that its proxy let nothing through; the proxy knows why.
+fn true_cause(body: &mut Body, fault: PageFault, began: Instant) -> PageFault {
+    let PageFault::Net { error, host } = fault else {
+        return fault;
+    };
+    let asked = host.as_deref().filter(|_| page::is_of_proxy(&error));
+    let cause = asked.and_then(|host| body.way()?.cause(host, began.elapsed()));
+    PageFault::Net {
+        error: cause.unwrap_or(error),
+        host,
     }
 }
 

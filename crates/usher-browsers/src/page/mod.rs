@@ -6,6 +6,7 @@
 //!
 //! Source: browser specification 6.1, 6.3, 6.4.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,11 +15,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 mod order;
+mod pattern;
 mod within;
 
 pub use order::{
     Clip, Content, Credentials, Format, Screenshot, Selector, Tag, Until, Viewport, Visit,
 };
+
+pub use pattern::{PATTERN_MAX, Pattern, PatternFault, STEPS_MAX};
+
+use usher_egress::Cause;
 
 use crate::canary::open_page;
 use crate::client::{Client, ClientFault, Judging, within};
@@ -34,8 +40,13 @@ pub enum PageFault {
     #[error("Cannot navigate to this URL")]
     Scheme,
     /// The browser could not load it, in its own words.
-    #[error("{0}")]
-    Net(String),
+    #[error("{error}")]
+    Net {
+        /// A name that begins with `net::`.
+        error: String,
+        /// The host that was asked last, if that is known.
+        host: Option<String>,
+    },
     /// Loading took too long.
     #[error("Navigation timeout of {0} ms exceeded")]
     LoadLate(u64),
@@ -54,6 +65,9 @@ pub enum PageFault {
     /// The page has crashed.
     #[error("Page crashed!")]
     Crashed,
+    /// The page has eaten all memory that its browser may use.
+    #[error("TargetCloseError")]
+    Memory,
     /// The page has closed itself.
     #[error("TargetCloseError")]
     Closed,
@@ -71,15 +85,17 @@ impl PageFault {
     pub const fn code(&self) -> &'static str {
         match self {
             PageFault::Scheme => "scheme",
-            PageFault::Net(_) => "net",
+            PageFault::Net { .. } => "net",
             PageFault::LoadLate(_) => "load_late",
             PageFault::ActionLate(_) => "action_late",
             PageFault::WaitLate(_) => "wait_late",
             PageFault::Script(_) => "script",
             PageFault::NoElement(_) => "no_element",
             PageFault::Crashed => "crashed",
+            PageFault::Memory => "memory",
             PageFault::Closed => "closed",
             PageFault::Capture(_) => "capture",
+            PageFault::Browser(ClientFault::Late { .. }) => "browser_late",
             PageFault::Browser(_) => "browser",
         }
     }
@@ -133,14 +149,24 @@ async fn visit(client: &mut Client, wanted: &Visit) -> Result<String, PageFault>
     client
         .ask("", "Browser.setDownloadBehavior", deny, deadline)
         .await?;
-    if let Some(judging) = judging(wanted, &frame) {
+    let mut of_parts = of_parts(wanted);
+    if let Some(judging) = judging(wanted, &frame)? {
         let params = json!({
             "patterns": [{"urlPattern": "*"}],
             "handleAuthRequests": wanted.authenticate.is_some(),
         });
+        of_parts.push(("Fetch.enable", params.clone()));
         client.judge(judging);
         client
             .ask(&session, "Fetch.enable", params, deadline)
+            .await?;
+    }
+    if !of_parts.is_empty() {
+        // Frames of other sites and workers are parts with settings of their own.
+        client.tell_parts(of_parts);
+        let params = crate::client::attach_parts();
+        client
+            .ask(&session, "Target.setAutoAttach", params, deadline)
             .await?;
     }
     let load_deadline = within(Duration::from_millis(wanted.load_ms));
@@ -173,7 +199,7 @@ fn tolerated(result: Result<(), PageFault>, best_attempt: bool) -> Result<(), Pa
     match result {
         Err(
             PageFault::LoadLate(_)
-            | PageFault::Net(_)
+            | PageFault::Net { .. }
             | PageFault::WaitLate(_)
             | PageFault::Script(_),
         ) if best_attempt => Ok(()),
@@ -206,40 +232,82 @@ async fn tags(
     Ok(())
 }
 
-fn judging(wanted: &Visit, frame: &str) -> Option<Judging> {
-    let needed = wanted.authenticate.is_some()
-        || !wanted.reject_types.is_empty()
-        || !wanted.allow_types.is_empty();
-    needed.then(|| Judging {
+fn judging(wanted: &Visit, frame: &str) -> Result<Option<Judging>, PageFault> {
+    let lists = [
+        &wanted.reject_types,
+        &wanted.allow_types,
+        &wanted.reject_patterns,
+        &wanted.allow_patterns,
+    ];
+    if wanted.authenticate.is_none() && lists.iter().all(|list| list.is_empty()) {
+        return Ok(None);
+    }
+    let patterns = |texts: &[String]| {
+        let read = texts.iter().map(|text| Pattern::parse(text));
+        let read = read.collect::<Result<Vec<_>, _>>();
+        read.map_err(|fault| PageFault::Script(fault.to_string()))
+    };
+    Ok(Some(Judging {
         frame: frame.to_owned(),
         reject: wanted.reject_types.clone(),
         allow: wanted.allow_types.clone(),
+        reject_patterns: patterns(&wanted.reject_patterns)?,
+        allow_patterns: patterns(&wanted.allow_patterns)?,
         credentials: wanted
             .authenticate
             .as_ref()
             .map(|known| (known.username.clone(), known.password.clone())),
-    })
+    }))
 }
 
-fn preparations(wanted: &Visit) -> Vec<(&'static str, Value)> {
-    let window = &wanted.viewport;
+/// What is said to each part of a page besides the page itself.
+fn of_parts(wanted: &Visit) -> Vec<(&'static str, Value)> {
+    let mut said = Vec::new();
+    if let Some(name) = &wanted.user_agent {
+        said.push(("Emulation.setUserAgentOverride", json!({"userAgent": name})));
+    }
+    if !wanted.headers.is_empty() {
+        let headers = json!({"headers": wanted.headers});
+        said.push(("Network.enable", network()));
+        said.push(("Network.setExtraHTTPHeaders", headers));
+    }
+    if wanted.scripts_off {
+        let off = json!({"value": true});
+        said.push(("Emulation.setScriptExecutionDisabled", off));
+    }
+    said
+}
+
+/// Bodies are not looked at, so the browser need not keep them for us.
+fn network() -> Value {
+    json!({"maxTotalBufferSize": 0, "maxResourceBufferSize": 0})
+}
+
+/// The window, as the browser is told of it.
+fn metrics(window: &Viewport) -> Value {
     let orientation = if window.is_landscape {
         json!({"type": "landscapePrimary", "angle": 90})
     } else {
         json!({"type": "portraitPrimary", "angle": 0})
     };
-    let metrics = json!({
+    json!({
         "width": window.width.clamp(1, 10_000),
         "height": window.height.clamp(1, 10_000),
         "deviceScaleFactor": window.device_scale_factor.clamp(0.1, 10.0),
         "mobile": window.is_mobile,
         "screenOrientation": orientation,
-    });
+    })
+}
+
+fn preparations(wanted: &Visit) -> Vec<(&'static str, Value)> {
+    let window = &wanted.viewport;
     let mut preparations = vec![
         ("Page.enable", json!({})),
         ("Inspector.enable", json!({})),
         ("Page.setLifecycleEventsEnabled", json!({"enabled": true})),
-        ("Emulation.setDeviceMetricsOverride", metrics),
+        // By which it is seen what the proxy answered in a server's place.
+        ("Network.enable", network()),
+        ("Emulation.setDeviceMetricsOverride", metrics(window)),
     ];
     if window.has_touch {
         let touch = json!({"enabled": true});
@@ -256,8 +324,6 @@ fn preparations(wanted: &Visit) -> Vec<(&'static str, Value)> {
         preparations.push(("Emulation.setEmulatedMedia", json!({"media": media})));
     }
     if !wanted.headers.is_empty() {
-        // Without it the headers are taken and not sent.
-        preparations.push(("Network.enable", json!({})));
         let headers = json!({"headers": wanted.headers});
         preparations.push(("Network.setExtraHTTPHeaders", headers));
     }
@@ -298,7 +364,8 @@ async fn load(
                 .await
                 .map_err(late)?;
             if let Some(error) = navigated.error_text {
-                return Err(PageFault::Net(error));
+                let host = last_host(client, frame).or_else(|| host_of(url));
+                return Err(PageFault::Net { error, host });
             }
             navigated.loader_id
         }
@@ -322,9 +389,18 @@ async fn load(
         loader_id: String,
         name: String,
     }
+    let mut refused = None;
     client
         .event(page, "loading", deadline, |event| {
-            if event.session == page && event.method == "Page.lifecycleEvent" {
+            if event.session == page && event.method == "Network.responseReceived" {
+                let response: Response = event.read()?;
+                if response.is_document_of(frame) {
+                    refused = response.refused();
+                }
+                if refused.is_some() {
+                    return Ok(Some(()));
+                }
+            } else if event.session == page && event.method == "Page.lifecycleEvent" {
                 let moment: Lifecycle = event.read()?;
                 let ours = moment.frame_id == frame
                     && loader
@@ -337,7 +413,95 @@ async fn load(
             Ok(missing.is_empty().then_some(()))
         })
         .await
-        .map_err(late)
+        .map_err(late)?;
+    match refused {
+        Some(cause) => Err(PageFault::Net {
+            error: cause.net_error().to_owned(),
+            host: None,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The head of an answer to something that a page asked for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    #[serde(default)]
+    frame_id: String,
+    r#type: String,
+    response: Head,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    url: String,
+    #[serde(default)]
+    headers: BTreeMap<String, Value>,
+}
+
+impl Response {
+    fn is_document_of(&self, frame: &str) -> bool {
+        self.r#type == "Document" && self.frame_id == frame
+    }
+
+    /// Why the proxy answered in the server's place. In the clear a browser takes its answer for a
+    /// page; through a tunnel it is the server who says so, and means something else.
+    fn refused(&self) -> Option<Cause> {
+        if !self.response.url.starts_with("http:") {
+            return None;
+        }
+        let mut headers = self.response.headers.iter();
+        let named = headers.find(|(name, _)| name.eq_ignore_ascii_case("usher-egress"));
+        let word = named?.1.as_str()?;
+        Cause::ALL.into_iter().find(|cause| cause.as_str() == word)
+    }
+}
+
+/// The host that the document of `frame` was last asked of: redirects lead from one to the next, and
+/// the browser says of which one failed only here.
+fn last_host(client: &Client, frame: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Asked {
+        #[serde(default)]
+        frame_id: String,
+        #[serde(default)]
+        r#type: String,
+        request: Request,
+    }
+    #[derive(Deserialize)]
+    struct Request {
+        url: String,
+    }
+    let asked = client
+        .kept()
+        .filter(|event| event.method == "Network.requestWillBeSent");
+    let asked = asked.filter_map(|event| event.read::<Asked>().ok());
+    let of_document = asked.filter(|asked| asked.frame_id == frame && asked.r#type == "Document");
+    host_of(&of_document.last()?.request.url)
+}
+
+/// The host of an address, as the browser writes it.
+fn host_of(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let end = match host.rfind(']') {
+        Some(end) => end + 1,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let host = host[..end].trim_end_matches('.').to_ascii_lowercase();
+    (!host.is_empty()).then_some(host)
+}
+
+/// What a browser says of a proxy that let nothing through: it knows no more.
+pub(crate) fn is_of_proxy(error: &str) -> bool {
+    ["net::ERR_TUNNEL_CONNECTION_FAILED", "net::ERR_PROXY_"]
+        .iter()
+        .any(|known| error.starts_with(known))
 }
 
 /// Whether strangers' pages may be loaded from `url`.
@@ -354,10 +518,15 @@ async fn capture(
     wanted: &Screenshot,
     deadline: Instant,
 ) -> Result<Vec<u8>, PageFault> {
+    let beyond = wanted.full_page || wanted.clip.is_some() || wanted.selector.is_some();
     let mut params = json!({
         "format": wanted.format,
-        "captureBeyondViewport": wanted.full_page || wanted.clip.is_some() || wanted.selector.is_some(),
+        "captureBeyondViewport": wanted.beyond_window.unwrap_or(beyond),
+        "optimizeForSpeed": wanted.quickly,
     });
+    if let Some(from_surface) = wanted.from_surface {
+        params["fromSurface"] = json!(from_surface);
+    }
     if let Some(quality) = wanted.quality.filter(|_| wanted.format != Format::Png) {
         params["quality"] = json!(quality.min(100));
     }
@@ -397,7 +566,16 @@ async fn capture(
     } else if let Some(clip) = wanted.clip {
         params["clip"] = json!(clip);
     } else if wanted.full_page {
-        params["clip"] = whole_page(client, page, deadline).await.map_err(fault)?;
+        let whole = whole_page(client, page, deadline).await.map_err(fault)?;
+        if wanted.beyond_window == Some(false) {
+            let mut window = metrics(&wanted.visit.viewport);
+            (window["width"], window["height"]) = (whole["width"].clone(), whole["height"].clone());
+            client
+                .ask(page, "Emulation.setDeviceMetricsOverride", window, deadline)
+                .await
+                .map_err(fault)?;
+        }
+        params["clip"] = whole;
     }
     let picture: Picture = client
         .call(page, "Page.captureScreenshot", params, deadline)
@@ -433,6 +611,20 @@ async fn whole_page(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_found_in_an_address() {
+        for (url, host) in [
+            ("https://example.com/a?b#c", Some("example.com")),
+            ("http://u:p@Example.com.:8080", Some("example.com")),
+            ("http://[::1]:80/", Some("[::1]")),
+            ("http://[::1]?@x", Some("[::1]")),
+            ("about:blank", None),
+            ("http:///x", None),
+        ] {
+            assert_eq!(host_of(url).as_deref(), host, "{url}");
+        }
+    }
 
     #[test]
     fn only_the_web_is_loaded() {

@@ -168,6 +168,13 @@ pub struct Visit {
     /// Only requests of these kinds are let through, if any are named.
     #[serde(default)]
     pub allow_types: Vec<String>,
+    /// Requests whose address has one of these in it are refused; see
+    /// [`Pattern`](crate::page::Pattern).
+    #[serde(default)]
+    pub reject_patterns: Vec<String>,
+    /// Only requests whose address has one of these in it are let through, if there are any.
+    #[serde(default)]
+    pub allow_patterns: Vec<String>,
     /// Put in after loading, one after the other.
     #[serde(default)]
     pub scripts: Vec<Tag>,
@@ -206,6 +213,8 @@ impl Visit {
             authenticate: None,
             reject_types: Vec::new(),
             allow_types: Vec::new(),
+            reject_patterns: Vec::new(),
+            allow_patterns: Vec::new(),
             scripts: Vec::new(),
             styles: Vec::new(),
             wait_for: None,
@@ -279,6 +288,16 @@ pub struct Screenshot {
     /// What the page does not paint stays transparent.
     #[serde(default)]
     pub omit_background: bool,
+    /// Drawn beyond the window where that is needed; `false`: the window is made as large as what is
+    /// wanted. Default: yes.
+    #[serde(default)]
+    pub beyond_window: Option<bool>,
+    /// From what was put together for the screen, not from the view alone. Default: yes.
+    #[serde(default)]
+    pub from_surface: Option<bool>,
+    /// Written quickly, not as short as it can be. Default: no.
+    #[serde(default)]
+    pub quickly: bool,
 }
 
 const fn action_ms() -> u64 {
@@ -299,6 +318,9 @@ impl Screenshot {
             selector: None,
             scroll: false,
             omit_background: false,
+            beyond_window: None,
+            from_surface: None,
+            quickly: false,
         }
     }
 }
