@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use usher_api::wire::reader::declared;
@@ -50,6 +50,24 @@ pub(crate) struct Keeper {
     program: PathBuf,
     own: watch::Sender<Vec<SocketAddr>>,
     service: Option<Service>,
+    /// Browsers that are no longer configured, and still have clients.
+    ending: Option<Ending>,
+}
+
+/// A service on its way out.
+#[derive(Debug)]
+struct Ending {
+    /// Dropped when there is no time left.
+    patience: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Ending {
+    async fn now(self) {
+        drop(self.patience);
+        // One that panicked has ended, too.
+        let _ = self.task.await;
+    }
 }
 
 /// Browsers that are configured.
@@ -149,6 +167,7 @@ impl Keeper {
             program: program.to_owned(),
             own: watch::Sender::default(),
             service: None,
+            ending: None,
         }
     }
 
@@ -281,7 +300,7 @@ impl Keeper {
     }
 
     /// Opens what `process` wants beyond what is there. On an error nothing has changed.
-    pub(crate) async fn prepare(&self, process: &Process) -> Result<Prepared, StartError> {
+    pub(crate) async fn prepare(&mut self, process: &Process) -> Result<Prepared, StartError> {
         let mut prepared = Prepared {
             listener: None,
             background: None,
@@ -309,6 +328,10 @@ impl Keeper {
                 prepared.pools = open(&old.background, browsers, Some(lacks)).await?;
             }
             None => {
+                if let Some(ending) = self.ending.take() {
+                    // It has the pools.
+                    ending.now().await;
+                }
                 make_folder(&browsers.folder)?;
                 let background = Background::start().map_err(StartError::Browsers)?;
                 prepared.pools = open(&background, browsers, None).await?;
@@ -322,9 +345,11 @@ impl Keeper {
     pub(crate) async fn commit(&mut self, prepared: Prepared, process: &Process, grace: Duration) {
         self.shared.settle(process);
         let Some(browsers) = &process.browsers else {
-            if self.service.is_some() {
-                self.drain(grace).await;
-                self.close().await;
+            if let Some(service) = self.service.take() {
+                let served = self.shared.take();
+                let (patience, hurried) = oneshot::channel();
+                let task = tokio::spawn(service.end(served, grace, hurried));
+                self.ending = Some(Ending { patience, task });
             }
             return;
         };
@@ -391,7 +416,7 @@ impl Keeper {
         if let Some(door) = service.door.take() {
             door.close(LET_GO_MAX).await;
         }
-        if let Stage::Here(served) = self.shared.served.send_replace(Stage::Off) {
+        if let Some(served) = self.shared.take() {
             service
                 .background
                 .run(async move { served.let_go().await })
@@ -402,23 +427,51 @@ impl Keeper {
     /// Ends everything here. A host of ours ends if no session is on it, and else by itself when it
     /// has been alone for a while.
     pub(crate) async fn close(&mut self) {
-        let Some(service) = self.service.take() else {
-            return;
-        };
-        if let Some(coming) = &service.coming {
-            coming.abort();
+        if let Some(ending) = self.ending.take() {
+            ending.now().await;
         }
-        if let Stage::Here(served) = self.shared.served.send_replace(Stage::Off) {
-            let end = async move {
-                served.let_go().await;
-                served.retire().await;
-            };
-            service.background.run(end).await;
+        if let Some(service) = self.service.take() {
+            let served = self.shared.take();
+            let (_patience, hurried) = oneshot::channel();
+            service.end(served, Duration::ZERO, hurried).await;
         }
     }
 }
 
 impl Service {
+    /// Accepts nothing any more, lets requests and clients finish up to `grace` or until it is
+    /// `hurried`, and ends.
+    async fn end(
+        mut self,
+        served: Option<Arc<Served>>,
+        grace: Duration,
+        hurried: oneshot::Receiver<()>,
+    ) {
+        if let Some(coming) = &self.coming {
+            coming.abort();
+        }
+        let door = self.door.take();
+        let finish = async {
+            if let Some(door) = door {
+                door.close(grace).await;
+            }
+            if let Some(served) = &served {
+                served.front.carried().quiet().await;
+            }
+        };
+        tokio::select! {
+            _ = timeout(grace, finish) => {}
+            _ = hurried => {}
+        }
+        if let Some(served) = served {
+            let end = async move {
+                served.let_go().await;
+                served.retire().await;
+            };
+            self.background.run(end).await;
+        }
+    }
+
     fn open_door(
         &mut self,
         shared: &Arc<Browsers>,
@@ -486,6 +539,14 @@ impl Browsers {
     fn settle(&self, process: &Process) {
         let accounts = process.accounts.iter().map(account).map(Arc::new);
         self.accounts.store(Arc::new(accounts.collect()));
+    }
+
+    /// There are none from now on.
+    fn take(&self) -> Option<Arc<Served>> {
+        match self.served.send_replace(Stage::Off) {
+            Stage::Here(served) => Some(served),
+            Stage::Off | Stage::Comes => None,
+        }
     }
 
     fn list(&self) -> Vec<Account> {

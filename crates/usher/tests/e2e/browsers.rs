@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::browsers::SECRET;
-use crate::support::{Config, Endpoint, Usher, eventually};
+use crate::support::{Config, Endpoint, Usher, Wire, eventually};
 
 const PAGE: &str = "<!doctype html><title>drawn</title>";
 
@@ -202,6 +202,17 @@ fn pools_come_and_go_and_hosts_change_while_sessions_go_on() {
         UnixStream::connect(&socket).is_err().then_some(())
     });
     usher.devtools(&next).version();
+    usher.binding(&format!("DELETE /devtools/browser/{next}"));
+    // None at all, and then again some.
+    let binding = usher.address("binding");
+    usher.reload(&Config::new());
+    usher.expect_stderr(&format!("closed binding {binding}"));
+    usher.reload(&other);
+    let binding = usher.wait_stderr("INFO listening binding ");
+    let head =
+        format!("GET /v1/limits HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {SECRET}\r\n\r\n");
+    let limits = Wire::connect(binding.parse().unwrap()).exchange(head);
+    assert_eq!(limits.status(), 200, "{limits:?}");
 }
 
 #[test]
