@@ -38,7 +38,7 @@ use wire::{Answer, Ask, Beat, Beats, Hello, Listed, Standing};
 pub const READY_MAX: Duration = Duration::from_secs(30 * 60);
 /// How long the place of a browser that was given away stays empty. Whoever got it is being answered
 /// and says its first words, on the cores that the next one would start on.
-const REFILL_AFTER: Duration = Duration::from_millis(50);
+const REFILL_AFTER: Duration = Duration::from_millis(200);
 /// How long to wait after a browser that did not start, at most.
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Heartbeats that a slow listener may be behind; it misses some beyond it, and newer ones follow.
