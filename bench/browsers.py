@@ -13,8 +13,10 @@ import json
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -96,6 +98,18 @@ class Node(proxies.Server):
                     with contextlib.suppress(sqlite3.OperationalError):  # not made yet
                         asked = "SELECT count(*) FROM browser WHERE phase = 1"
                         count, = pool.execute(asked).fetchone()
+
+    def stop(self):
+        """Browsers outlive the process that serves, so they are told to end too."""
+        super().stop()
+        path = self.folder / "var/browsers/WEU/socket"
+        ask = b'{"ask":"quit"}'
+        with contextlib.suppress(FileNotFoundError, ConnectionError), socket.socket(socket.AF_UNIX) as host:
+            host.connect(str(path))
+            host.sendall(struct.pack(">I", len(ask)) + ask)
+            deadline = time.monotonic() + 15
+            while path.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
 
     def own_memory(self):
         """Bytes of memory of the process that serves, without its browsers and their host."""
