@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use usher_browsers::host::wire::{Ask, Beats, Hello, Listed, VERSION, phase};
 use usher_browsers::host::{Caller, CallerFault, Watching};
-use usher_core::lease::beat::{EVERY, Heartbeat};
+use usher_core::lease::beat::Heartbeat;
 use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::host::RECONCILE_EVERY;
-use usher_core::lease::region::REAP_EVERY;
+use usher_core::lease::region::{Denied, NODE_SUSPECT, REAP_EVERY};
 use usher_core::lease::warm::Starts;
 use usher_core::lease::{Boot, BrowserId, Epoch, NodeId, Stock};
 use usher_pool::{News, Pool, PoolError};
 
-use crate::hosts::Hosts;
+use crate::hosts::{ANSWER_MAX, Hosts, asked, whole_millis};
 
 /// How long to wait before a host or pool that does not answer is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -34,6 +34,12 @@ const EMPTY_EVERY: Duration = Duration::from_millis(200);
 
 /// Heartbeats that wait for the pool; the host drops others meanwhile, and newer ones follow.
 const BEATS_MAX: usize = 16;
+
+/// How often it is measured how far the host is.
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a pool is looked over while a host says nothing: the death of a node is told on time.
+const REAP_SOON: Duration = Duration::from_secs(1);
 
 /// Speaks for one node.
 pub struct Agent {
@@ -84,6 +90,8 @@ enum Anew {
     Version(u32),
     #[error("the pool does not know this start of the host any more")]
     Disowned,
+    #[error("the browser host has said nothing for {} s", NODE_SUSPECT.as_secs())]
+    Silent,
 }
 
 impl From<std::io::Error> for Anew {
@@ -96,10 +104,24 @@ impl From<std::io::Error> for Anew {
 struct Known {
     of: (NodeId, Boot),
     caller: Caller,
+    /// How long its first answer took.
+    way: Duration,
     /// Browsers that the pool was told of.
     told: BTreeSet<BrowserId>,
     /// Those that are starting, since they said so.
     starting: BTreeMap<BrowserId, Instant>,
+}
+
+/// A host that can be spoken to, until this is dropped.
+struct Found<'a> {
+    hosts: &'a Hosts,
+    at: (u16, NodeId),
+}
+
+impl Drop for Found<'_> {
+    fn drop(&mut self) {
+        self.hosts.lost(self.at.0, self.at.1);
+    }
 }
 
 impl Agent {
@@ -120,33 +142,53 @@ impl Agent {
     async fn stay(&self, silent: &mut bool) -> Result<std::convert::Infallible, Anew> {
         let mut news = self.pool.news();
         let mut known = self.introduce().await?;
-        let watching = Caller::connect(&self.socket).await?.watch().await?;
+        let watching = Caller::connect(&self.socket).await?.watch();
+        let watching = timeout(ANSWER_MAX, watching).await;
+        let watching = watching.map_err(|_| Anew::Silent)??;
         let (heard, mut beats) = mpsc::channel(BEATS_MAX);
         // In a task of its own, for half a heartbeat must not be dropped; it ends with the channel.
         tokio::spawn(listen(watching, heard));
-        self.hosts.found(self.region, known.of.0, &self.socket);
         let mut wanted = self.want.clone();
         let want = wanted.borrow_and_update().asked();
-        let () = known.caller.ask(&want).await?;
+        let () = asked(&mut known.caller, &want).await?;
+        let node = known.of.0;
+        self.hosts.found(self.region, node, &self.socket, known.way);
+        let _lost = Found {
+            hosts: &self.hosts,
+            at: (self.region, node),
+        };
+        let mut distance = whole_millis(known.way);
+        self.pool.measure(node, distance).await?;
         *silent = false;
+        let mut last = Instant::now();
         let mut lists = interval(RECONCILE_EVERY);
-        let mut empty = interval(EVERY);
-        for ticks in [&mut lists, &mut empty] {
+        let mut measures = interval(MEASURE_EVERY);
+        for ticks in [&mut lists, &mut measures] {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
+        measures.reset();
         loop {
             tokio::select! {
                 told = beats.recv() => {
                     let told = told.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
+                    last = Instant::now();
                     self.hear(&mut known, &told).await?;
                 }
+                () = sleep_until(last + NODE_SUSPECT) => return Err(Anew::Silent),
                 Ok(()) = wanted.changed() => {
                     let want = wanted.borrow_and_update().asked();
-                    let () = known.caller.ask(&want).await?;
+                    let () = asked(&mut known.caller, &want).await?;
                 }
                 _ = lists.tick() => self.compare(&mut known).await?,
-                // A node without browsers has no heartbeat.
-                _ = empty.tick() => self.pool.beats(known.of, &[]),
+                _ = measures.tick() => {
+                    let (_, way) = hello(&mut known.caller).await?;
+                    self.hosts.measured(self.region, node, way);
+                    let now = self.hosts.distance(self.region).unwrap_or(way);
+                    if now != distance {
+                        distance = now;
+                        self.pool.measure(node, distance).await?;
+                    }
+                }
                 news = news.recv() => match news {
                     Ok(News::Disowned { node, boot }) if (node, boot) == known.of => {
                         return Err(self.disown(&mut known.caller, boot).await);
@@ -161,7 +203,7 @@ impl Agent {
     /// Finds out or makes the number of the host's start.
     async fn introduce(&self) -> Result<Known, Anew> {
         let mut caller = Caller::connect(&self.socket).await?;
-        let hello: Hello = caller.ask(&Ask::Hello).await?;
+        let (hello, way) = hello(&mut caller).await?;
         if hello.version != VERSION {
             return Err(Anew::Version(hello.version));
         }
@@ -172,25 +214,27 @@ impl Agent {
                 return Ok(Known {
                     of: (node.id, boot),
                     caller,
+                    way,
                     told: BTreeSet::new(),
                     starting: BTreeMap::new(),
                 });
             }
-            let () = caller.ask(&Ask::Disowned { boot: boot.0 }).await?;
+            let () = asked(&mut caller, &Ask::Disowned { boot: boot.0 }).await?;
         }
         // The pool takes it as the word that nothing runs.
         loop {
-            let listed: Listed = caller.ask(&Ask::List).await?;
+            let listed: Listed = asked(&mut caller, &Ask::List).await?;
             if listed.browsers.is_empty() {
                 break;
             }
             sleep(EMPTY_EVERY).await;
         }
         let (node, boot, _) = self.pool.register(&self.name, hello.slots).await?;
-        let () = caller.ask(&Ask::Register { boot: boot.0 }).await?;
+        let () = asked(&mut caller, &Ask::Register { boot: boot.0 }).await?;
         Ok(Known {
             of: (node, boot),
             caller,
+            way,
             told: BTreeSet::new(),
             starting: BTreeMap::new(),
         })
@@ -250,10 +294,22 @@ impl Agent {
         epoch: Epoch,
         seq: u64,
     ) -> Result<(), Anew> {
-        if epoch == Epoch(0) && known.told.insert(browser) {
-            let launched = self.pool.launch(known.of, browser, self.stock, seq).await?;
-            if let Err(denied) = launched {
-                tracing::warn!(node = self.name, ?browser, %denied, "a browser is not in the pool");
+        if epoch == Epoch(0) && !known.told.contains(&browser) {
+            let launch = || self.pool.launch(known.of, browser, self.stock, seq);
+            let mut launched = launch().await?;
+            if let Err(Denied::NoRoom { .. }) = launched {
+                // The word of the end that made room may still wait to be written.
+                self.pool.flush().await?;
+                launched = launch().await?;
+            }
+            match launched {
+                Ok(()) => {
+                    known.told.insert(browser);
+                }
+                // It is tried again with its next heartbeat.
+                Err(denied) => {
+                    tracing::warn!(node = self.name, ?browser, %denied, "a browser is not in the pool");
+                }
             }
         }
         Ok(())
@@ -261,7 +317,7 @@ impl Agent {
 
     /// Compares what runs with what the pool knows.
     async fn compare(&self, known: &mut Known) -> Result<(), Anew> {
-        let listed: Listed = known.caller.ask(&Ask::List).await?;
+        let listed: Listed = asked(&mut known.caller, &Ask::List).await?;
         if listed.boot != Some(known.of.1.0) {
             return Err(Anew::Disowned);
         }
@@ -276,6 +332,12 @@ impl Agent {
             }
             has.insert(browser, (phase, epoch));
         }
+        // Why they ended is known to nobody else, if nobody listened.
+        let ended: Vec<Heartbeat> = listed.ended.iter().filter_map(|last| last.read()).collect();
+        if !ended.is_empty() {
+            self.pool.beats(known.of, &ended);
+            self.pool.flush().await?;
+        }
         let Ok(reconciled) = self.pool.reconcile(known.of, listed.seq, has).await? else {
             return Err(self.disown(&mut known.caller, known.of.1).await);
         };
@@ -285,7 +347,7 @@ impl Agent {
                 epoch: kill.epoch.0,
                 reason: CloseReason::ConnectionError.as_str().to_owned(),
             };
-            match known.caller.ask::<()>(&ask).await {
+            match asked::<()>(&mut known.caller, &ask).await {
                 // It has ended meanwhile.
                 Ok(()) | Err(CallerFault::Refused { .. }) => {}
                 Err(fault) => return Err(fault.into()),
@@ -295,15 +357,22 @@ impl Agent {
             boot: known.of.1.0,
             made: listed.made,
         };
-        Ok(known.caller.ask(&confirmed).await?)
+        Ok(asked(&mut known.caller, &confirmed).await?)
     }
 
     async fn disown(&self, caller: &mut Caller, boot: Boot) -> Anew {
-        match caller.ask::<()>(&Ask::Disowned { boot: boot.0 }).await {
+        match asked::<()>(caller, &Ask::Disowned { boot: boot.0 }).await {
             Ok(()) => Anew::Disowned,
             Err(fault) => fault.into(),
         }
     }
+}
+
+/// Who the host is, and how long it took to say so.
+async fn hello(caller: &mut Caller) -> Result<(Hello, Duration), CallerFault> {
+    let asked_at = Instant::now();
+    let hello = asked(caller, &Ask::Hello).await?;
+    Ok((hello, asked_at.elapsed()))
 }
 
 async fn listen(mut watching: Watching, heard: mpsc::Sender<Beats>) {
@@ -317,10 +386,16 @@ async fn listen(mut watching: Watching, heard: mpsc::Sender<Beats>) {
 /// Looks a pool over every five seconds until it is dropped, and has hosts end what is to end. One
 /// for each pool.
 pub async fn reap(pool: Arc<dyn Pool>, region: u16, hosts: Arc<Hosts>) {
-    let mut ticks = interval(REAP_EVERY);
+    let mut ticks = interval(REAP_SOON);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last: Option<Instant> = None;
     loop {
         ticks.tick().await;
+        let early = last.is_some_and(|last| last.elapsed() + REAP_SOON / 2 < REAP_EVERY);
+        if early && !hosts.is_one_lost(region) {
+            continue;
+        }
+        last = Some(Instant::now());
         let reaped = match pool.reap().await {
             Ok(reaped) => reaped,
             Err(error) => {

@@ -49,6 +49,11 @@ impl Ask {
 
 /// The nodes, as one request needs them: what the browser is to be prepared with is known here.
 pub trait Node: Send + Sync {
+    /// How far the nearest node of a region is that can be spoken to; `None` while none can.
+    fn distance(&self, _region: u16) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
     /// Has the node prepare the browser for its session. False when it refuses. Given up after
     /// [`usher_core::lease::browser::PICKED_MAX`].
     fn prepare(&self, region: u16, picked: Picked) -> Work<'_, bool>;

@@ -2,28 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use usher_core::id::Id;
-use usher_core::lease::browser::Phase;
-use usher_core::lease::limits::Limits;
+use usher_core::lease::browser::{Holder, Phase};
+use usher_core::lease::close::CloseReason;
+use usher_core::lease::limits::{AccountKind, Limits};
 use usher_core::lease::line::Class;
 use usher_core::lease::pick::{self, Talk};
 use usher_core::lease::refusal::Refusal;
 use usher_core::lease::region::{Ended, Picked};
 use usher_core::lease::{SessionId, Stock};
-use usher_pool::{News, Pool};
+use usher_pool::{News, Pool, PoolError, SessionView};
 
 use crate::ask::{Ask, Node};
 use crate::chance;
 use crate::lead::Lead;
-use crate::queue::{Queue, Standing};
+use crate::queue::{Queue, Standing, Stood};
 
 /// How often it is looked up how many are ready while somebody waits; and every fifth time even if
 /// nobody does.
@@ -38,10 +39,8 @@ const CONFIRM_EVERY: Duration = Duration::from_secs(30);
 pub struct Region {
     /// Its pool.
     pub pool: Arc<dyn Pool>,
-    /// From clients to a broker of that region.
+    /// From clients to a broker of that region. How far its nodes are from there is measured.
     pub client_to_broker: Duration,
-    /// From that broker to its nearest node.
-    pub broker_to_node: Duration,
 }
 
 /// A region in the list of a broker.
@@ -109,11 +108,19 @@ pub(crate) struct Shared {
     /// What is ready in each region, by stock, when it was last looked up.
     ready: Mutex<BTreeMap<(u16, Stock), u32>>,
     /// Sessions that are not in their account's home.
-    abroad: Mutex<BTreeMap<SessionId, (Id, Limits)>>,
+    abroad: Mutex<BTreeMap<SessionId, Abroad>>,
     /// How many are meant to be ready, by region.
     wanted: Mutex<BTreeMap<u16, u32>>,
     /// How many were wished for, by region.
     wished: Mutex<BTreeMap<u16, u64>>,
+}
+
+/// A session that is not in its account's home.
+#[derive(Clone, Copy)]
+struct Abroad {
+    region: u16,
+    account: Id,
+    limits: Limits,
 }
 
 impl Broker {
@@ -186,6 +193,15 @@ impl Broker {
     /// # Errors
     /// The account's limit, or that all browsers are taken; also where a pool does not answer.
     pub async fn acquire(&self, ask: Ask, node: Arc<dyn Node>) -> Result<Offer, Refusal> {
+        self.shared.acquire(ask, node).await.1
+    }
+
+    /// The same, and where the caller stood in line if it did.
+    pub async fn acquire_in_line(
+        &self,
+        ask: Ask,
+        node: Arc<dyn Node>,
+    ) -> (Option<Stood>, Result<Offer, Refusal>) {
         self.shared.acquire(ask, node).await
     }
 
@@ -200,6 +216,13 @@ impl Broker {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// How many sessions live in other regions than the first and are seen to from here, so that
+    /// they count for their accounts.
+    #[must_use]
+    pub fn abroad(&self) -> usize {
+        guard(&self.shared.abroad).len()
     }
 
     /// Who waits.
@@ -219,12 +242,13 @@ impl Drop for Broker {
 }
 
 impl Shared {
-    /// See [`Broker::acquire`].
+    /// See [`Broker::acquire_in_line`].
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         ask: Ask,
         node: Arc<dyn Node>,
-    ) -> Result<Offer, Refusal> {
+    ) -> (Option<Stood>, Result<Offer, Refusal>) {
+        let stood = Arc::new(OnceLock::new());
         let (answer, told) = oneshot::channel();
         // It lives as long as this waits.
         let (_here, left) = oneshot::channel::<()>();
@@ -241,10 +265,12 @@ impl Shared {
             refusal: None,
             charged: false,
             counted: false,
+            stood: Arc::clone(&stood),
         };
         tokio::spawn(lead.run());
         let draw = chance::draw();
-        told.await.unwrap_or(Err(Refusal::Capacity { draw }))
+        let answer = told.await.unwrap_or(Err(Refusal::Capacity { draw }));
+        (stood.get().copied(), answer)
     }
 
     pub(crate) fn pool(&self, region: u16) -> Arc<dyn Pool> {
@@ -258,18 +284,20 @@ impl Shared {
         *guard(&self.wished).entry(region).or_default() += 1;
     }
 
-    /// The regions to ask, best first.
-    pub(crate) fn ranked(&self, ask: &Ask) -> Vec<u16> {
+    /// The regions to ask, best first; not those whose nodes cannot be spoken to.
+    pub(crate) fn ranked(&self, ask: &Ask, node: &dyn Node) -> Vec<u16> {
         let ready = guard(&self.ready);
         let regions = self.regions.load();
         let regions = regions.iter().zip(0..).filter(|(listed, _)| listed.open);
         let offers: Vec<pick::Offer> = regions
-            .map(|(listed, number)| pick::Offer {
-                region: number,
-                client_to_broker: listed.region.client_to_broker,
-                broker_to_node: listed.region.broker_to_node,
-                // Where nothing is known yet, it is asked.
-                ready: ready.get(&(number, ask.stock)).copied().unwrap_or(1),
+            .filter_map(|(listed, number)| {
+                Some(pick::Offer {
+                    region: number,
+                    client_to_broker: listed.region.client_to_broker,
+                    broker_to_node: node.distance(number)?,
+                    // Where nothing is known yet, it is asked.
+                    ready: ready.get(&(number, ask.stock)).copied().unwrap_or(1),
+                })
             })
             .collect();
         let talk = match ask.class {
@@ -301,12 +329,20 @@ impl Shared {
     /// A session begins.
     pub(crate) fn begun(&self, region: u16, ask: &Ask, session: SessionId) {
         if region > 0 && ask.class == Class::Session {
-            guard(&self.abroad).insert(session, (ask.account, ask.limits));
+            let of = Abroad {
+                region,
+                account: ask.account,
+                limits: ask.limits,
+            };
+            guard(&self.abroad).insert(session, of);
         }
     }
 
     async fn listen(self: Arc<Self>, region: u16) {
         let mut news = self.pool(region).news();
+        if region > 0 {
+            self.remember(region).await;
+        }
         self.look().await;
         loop {
             match news.recv().await {
@@ -322,8 +358,35 @@ impl Shared {
         }
     }
 
+    /// Takes over the sessions abroad that an earlier process began.
+    async fn remember(&self, region: u16) {
+        let pool = self.pool(region);
+        // Confirming asks for no limit.
+        let limits = Limits::of(AccountKind::Paygo);
+        loop {
+            match living(&*pool).await {
+                Ok(living) => {
+                    let mut abroad = guard(&self.abroad);
+                    for holder in living {
+                        let of = Abroad {
+                            region,
+                            account: holder.account,
+                            limits,
+                        };
+                        abroad.entry(holder.session).or_insert(of);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the sessions of a pool are not known yet");
+                    sleep(LOOK_EVERY).await;
+                }
+            }
+        }
+    }
+
     async fn ended_abroad(&self, ended: Ended) {
-        // One that another broker began is that one's to tell.
+        // Whoever finds it here first tells.
         if guard(&self.abroad).remove(&ended.session).is_some() {
             let told = self
                 .home
@@ -372,6 +435,31 @@ impl Shared {
         }
     }
 
+    /// Confirms a session that lives. News of an end may have been missed.
+    async fn confirm(&self, session: SessionId, of: Abroad) -> Result<(), PoolError> {
+        let view = self.pool(of.region).session(session).await?;
+        let ended = match view {
+            Some(SessionView { ended: None, .. }) => {
+                return self.home.confirm(of.account, of.limits, session).await;
+            }
+            Some(SessionView {
+                ended: Some((at, reason)),
+                started,
+                ..
+            }) if reason.is_billed() => at.since(started),
+            Some(_) | None => Duration::ZERO,
+        };
+        self.ended_abroad(Ended {
+            session,
+            account: of.account,
+            class: Class::Session,
+            reason: CloseReason::Unknown,
+            billed: ended,
+        })
+        .await;
+        Ok(())
+    }
+
     async fn confirm_abroad(self: Arc<Self>) {
         let mut ticks = interval(CONFIRM_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -381,13 +469,36 @@ impl Shared {
                 .iter()
                 .map(|(&session, &of)| (session, of))
                 .collect();
-            for (session, (account, limits)) in abroad {
-                if let Err(error) = self.home.confirm(account, limits, session).await {
+            for (session, of) in abroad {
+                if let Err(error) = self.confirm(session, of).await {
                     tracing::debug!(%error, ?session, "a session is not confirmed");
                 }
             }
         }
     }
+}
+
+/// Who has a session in a pool.
+async fn living(pool: &dyn Pool) -> Result<Vec<Holder>, PoolError> {
+    let mut living = Vec::new();
+    for node in pool.nodes().await? {
+        let mut offset = 0;
+        loop {
+            let page = pool.browsers(node.id, offset).await?;
+            let held = page.iter().filter(|browser| browser.phase == Phase::InUse);
+            for holder in held.filter_map(|browser| browser.holder) {
+                let view = pool.session(holder.session).await?;
+                if view.is_some_and(|view| view.class == Class::Session) {
+                    living.push(holder);
+                }
+            }
+            let Some(len) = u32::try_from(page.len()).ok().filter(|&len| len > 0) else {
+                break;
+            };
+            offset += len;
+        }
+    }
+    Ok(living)
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,7 +4,7 @@
 //! says so to the machine and hears out what was asked, because the answer may bring a browser.
 
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ use usher_core::lease::region::{Picked, Wish};
 use crate::ask::{Ask, Node, Work};
 use crate::broker::{Offer, Shared};
 use crate::chance;
-use crate::queue::Turn;
+use crate::queue::{Stood, Turn};
 
 /// How long a pool is waited for; it refuses by itself before that.
 const POOL_MAX: Duration = Duration::from_secs(5);
@@ -66,6 +66,8 @@ pub(crate) struct Lead {
     pub(crate) charged: bool,
     /// Whether its wish was counted.
     pub(crate) counted: bool,
+    /// Its place, once it stands in line.
+    pub(crate) stood: Arc<OnceLock<Stood>>,
 }
 
 impl Lead {
@@ -173,6 +175,7 @@ impl Lead {
     fn pick(&mut self, attempt: u8) -> Work<'static, Heard> {
         let (shared, ask, turn) = (Arc::clone(&self.shared), self.ask, self.turn.take());
         let first = !std::mem::replace(&mut self.counted, true);
+        let node = Arc::clone(&self.node);
         let wish = Wish {
             request: ask.request,
             attempt,
@@ -183,7 +186,7 @@ impl Lead {
             keep_alive: ask.keep_alive,
         };
         Box::pin(async move {
-            let ranked = shared.ranked(&ask);
+            let ranked = shared.ranked(&ask, &*node);
             if let Some(&best) = ranked.first().filter(|_| first) {
                 shared.wish(best);
             }
@@ -220,11 +223,14 @@ impl Lead {
     fn wait(&mut self) -> Work<'static, Heard> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let (shared, ask) = (Arc::clone(&self.shared), self.ask);
+        let stood = Arc::clone(&self.stood);
         Box::pin(async move {
             let has_browser = shared.has_browser(&ask).await;
             let Some(mut stand) = shared.queue.join(&ask, has_browser, since) else {
                 return Event::NotCalled.into();
             };
+            // Called in vain it stands there again, and what it was told first holds.
+            stood.get_or_init(|| stand.stood);
             match timeout_at(stand.until, &mut stand.call).await {
                 Ok(Ok(turn)) => Heard {
                     turn: Some(turn),

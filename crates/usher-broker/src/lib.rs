@@ -28,5 +28,5 @@ pub use agent::{Agent, Want, reap};
 pub use ask::{Ask, Node, Work};
 pub use broker::{Broker, Offer, Region, Settings};
 pub use hosts::Hosts;
-pub use queue::Standing;
+pub use queue::{Standing, Stood};
 pub use sessions::{Missing, Sessions};

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use usher_core::admission::Pace;
 use usher_core::id::Id;
 use usher_core::lease::Stock;
 use usher_core::lease::line::{Line, Place, Waiter};
@@ -28,6 +29,16 @@ pub struct Standing {
     pub len: usize,
     /// How long the first has waited.
     pub age: Duration,
+}
+
+/// A place in line, as it was when it was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stood {
+    /// Who stands first has 1.
+    pub place: usize,
+    /// How long it takes until it is this one's turn: six in ten wait less. `None` while too few
+    /// browsers have become ready to tell.
+    pub estimate: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -48,6 +59,8 @@ struct One {
     line: Line,
     waiting: BTreeMap<Place, Waiting>,
     ready: u32,
+    /// How fast they become ready.
+    pace: Pace,
     /// Counts what was said of `ready`.
     told: u64,
     /// Who was called and has not picked yet.
@@ -88,6 +101,7 @@ pub(crate) struct Stand {
     place: Place,
     pub(crate) call: oneshot::Receiver<Turn>,
     pub(crate) until: Instant,
+    pub(crate) stood: Stood,
 }
 
 impl Drop for Stand {
@@ -176,6 +190,13 @@ impl Queue {
         let mut inside = self.inside();
         let one = inside.lines.entry(ask.stock).or_default();
         let place = one.line.join(waiter, one.size)?;
+        let people = one.line.before(place).map_or(1, |before| before + 1);
+        let now = millis(self.mono(Instant::now()));
+        let estimate = one.pace.estimate(now, people);
+        let stood = Stood {
+            place: people,
+            estimate: estimate.map(|estimate| Duration::from_millis(estimate.shown_ms)),
+        };
         let waiting = Waiting {
             account: ask.account,
             has_browser,
@@ -191,14 +212,19 @@ impl Queue {
             place,
             call: called,
             until,
+            stood,
         })
     }
 
     /// So many more are ready.
     pub(crate) fn became_ready(self: &Arc<Self>, stock: Stock, count: u32) {
+        let now = millis(self.mono(Instant::now()));
         let mut inside = self.inside();
         let one = inside.lines.entry(stock).or_default();
         one.ready = one.ready.saturating_add(count);
+        for _ in 0..count {
+            one.pace.came_free(now);
+        }
         one.told += 1;
         let unheard = self.serve(&mut inside, stock);
         drop(inside);
@@ -268,4 +294,8 @@ impl Queue {
             })
             .collect()
     }
+}
+
+fn millis(at: Mono) -> u64 {
+    at.as_nanos() / 1_000_000
 }

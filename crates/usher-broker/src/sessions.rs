@@ -9,14 +9,16 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::task::AtomicWaker;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 use usher_cdp::session::{Asked, Body, Close, JoinFault, Line, Room};
@@ -27,10 +29,10 @@ use usher_core::lease::line::Class;
 use usher_core::lease::region::Picked;
 use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId};
 use usher_egress::{Guardrails, Policy};
-use usher_pool::{ConnectionId, Pool, PoolError, SessionView};
+use usher_pool::{ConnectionId, News, Pool, PoolError, SessionView};
 
 use crate::chance;
-use crate::hosts::{Hosts, held};
+use crate::hosts::Hosts;
 
 /// How long a host may take to say why a browser ended whose pipe is closed.
 const CAUSE_MAX: Duration = Duration::from_secs(3);
@@ -73,9 +75,30 @@ pub struct Sessions {
 #[derive(Debug, Default)]
 struct Carried {
     pipe: OnceCell<Session>,
+    /// Cuts it.
+    cut: Arc<Cut>,
     /// An older client is connected.
     alone: AtomicBool,
     clients: tokio::sync::Mutex<usize>,
+}
+
+/// Ends a pipe that its browser may never end: the pool has given it up.
+#[derive(Debug, Default)]
+struct Cut {
+    is_cut: AtomicBool,
+    reader: AtomicWaker,
+}
+
+impl Cut {
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+        self.reader.wake();
+    }
+
+    fn is_cut(&self, context: &Context<'_>) -> bool {
+        self.reader.register(context.waker());
+        self.is_cut.load(Ordering::Acquire)
+    }
 }
 
 /// Where a session lives.
@@ -155,20 +178,51 @@ impl Drop for Counted {
 }
 
 impl Sessions {
-    /// The sessions in these pools, numbered as a broker numbers its regions.
+    /// The sessions in these pools, numbered as a broker numbers its regions. Its tasks run on the
+    /// runtime that calls this.
     #[must_use]
     pub fn new(pools: Vec<Arc<dyn Pool>>, hosts: Arc<Hosts>) -> Arc<Sessions> {
-        Arc::new(Sessions {
+        let sessions = Arc::new(Sessions {
             pools: ArcSwap::from_pointee(pools),
             hosts,
             carried: Mutex::default(),
             clients: watch::Sender::new(0),
             room: Room::default(),
-        })
+        });
+        for pool in sessions.pools.load().iter() {
+            tokio::spawn(heed(Arc::downgrade(&sessions), Arc::clone(pool)));
+        }
+        sessions
     }
 
-    /// Finds sessions in another pool, too.
-    pub fn add(&self, pool: Arc<dyn Pool>) {
+    /// The pool says that a session has ended. Its browser may say so itself, now or never: a host
+    /// that stands still says nothing.
+    fn ended(&self, session: SessionId, reason: CloseReason) {
+        let carried = self.carried().get(&session).cloned();
+        if let Some(carried) = carried {
+            if let Some(pipe) = carried.pipe.get() {
+                pipe.end_with(farewell(reason));
+            }
+            carried.cut.cut();
+        }
+    }
+
+    /// Looks up what was missed.
+    async fn look_again(&self, pool: &dyn Pool) {
+        let carried: Vec<SessionId> = self.carried().keys().copied().collect();
+        for session in carried {
+            // What cannot be looked up now ends by its browser, or with the next news.
+            if let Ok(Some(view)) = pool.session(session).await
+                && let Some((_, reason)) = view.ended
+            {
+                self.ended(session, reason);
+            }
+        }
+    }
+
+    /// Finds sessions in another pool, too. Has to be called on the runtime that its tasks run on.
+    pub fn add(self: &Arc<Self>, pool: Arc<dyn Pool>) {
+        tokio::spawn(heed(Arc::downgrade(self), Arc::clone(&pool)));
         self.pools.rcu(|pools| {
             let mut pools = Vec::clone(pools);
             pools.push(Arc::clone(&pool));
@@ -294,7 +348,8 @@ impl Sessions {
         }
         let place = Place::of(region, &view);
         let carried = Arc::clone(self.carried().entry(session).or_default());
-        let pipe = carried.pipe.get_or_try_init(|| self.carry(place)).await;
+        let carry = || self.carry(place, Arc::clone(&carried.cut));
+        let pipe = carried.pipe.get_or_try_init(carry).await;
         match pipe.cloned() {
             Ok(pipe) => Ok((place, carried, pipe)),
             Err(missing) => {
@@ -329,19 +384,15 @@ impl Sessions {
     }
 
     /// Connects to the browser.
-    async fn carry(self: &Arc<Self>, place: Place) -> Result<Session, Missing> {
-        let mut ending = self.hosts.ending(place.browser);
+    async fn carry(self: &Arc<Self>, place: Place, cut: Arc<Cut>) -> Result<Session, Missing> {
+        let mut ending = self.hosts.ending(place.region, place.browser);
         let picked = Picked {
             browser: place.browser,
             node: place.node,
             epoch: place.epoch,
             session: place.session,
         };
-        let caller = self.hosts.call(place.region, place.node).await;
-        let stream = match caller {
-            Ok(caller) => caller.pipe(held(&picked)).await,
-            Err(fault) => Err(fault),
-        };
+        let stream = self.hosts.pipe(place.region, &picked).await;
         let (stream, policy) = stream.map_err(|fault| {
             tracing::debug!(%fault, session = ?place.session, "a session cannot be connected to");
             self.hosts.forget(place.browser);
@@ -358,6 +409,7 @@ impl Sessions {
         };
         let pipe = Pipe {
             stream,
+            cut,
             cause: Some(Box::pin(cause)),
         };
         let terms = Terms {
@@ -443,6 +495,23 @@ fn reach(policy: &Value) -> Option<Reach> {
     guardrails.map(|guardrails| Reach::new(move |host| guardrails.allow(host)))
 }
 
+/// Ends what the pool says has ended, for as long as there are sessions.
+async fn heed(sessions: Weak<Sessions>, pool: Arc<dyn Pool>) {
+    let mut news = pool.news();
+    loop {
+        let told = news.recv().await;
+        let Some(sessions) = sessions.upgrade() else {
+            return;
+        };
+        match told {
+            Ok(News::Ended(ended)) => sessions.ended(ended.session, ended.reason),
+            Ok(News::Ready { .. } | News::Disowned { .. }) => {}
+            Err(RecvError::Lagged(_)) => sessions.look_again(&*pool).await,
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
 /// Answers what is not the browser's to answer.
 fn service(session: SessionId) -> usher_cdp::session::Service {
     Arc::new(move |asked: Asked| -> Body {
@@ -463,6 +532,7 @@ fn service(session: SessionId) -> usher_cdp::session::Service {
 /// A browser's pipe, whose end waits for its cause: clients are told both together.
 struct Pipe {
     stream: UnixStream,
+    cut: Arc<Cut>,
     cause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -472,6 +542,9 @@ impl AsyncRead for Pipe {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.cut.is_cut(context) {
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
         if read.is_ok() && buffer.filled().len() > before {

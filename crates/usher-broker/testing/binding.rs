@@ -147,7 +147,6 @@ async fn serve(folder: &Path, secret: &str, ready: u32) -> io::Result<()> {
     let region = Region {
         pool: Arc::clone(&pool),
         client_to_broker: Duration::ZERO,
-        broker_to_node: Duration::ZERO,
     };
     let broker = Broker::new(
         vec![region],

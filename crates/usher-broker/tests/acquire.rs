@@ -33,6 +33,12 @@ struct Machines {
 }
 
 impl Node for Machines {
+    fn distance(&self, region: u16) -> Option<Duration> {
+        let hosts = self.hosts.lock().expect("whole");
+        let mut there = hosts.keys().filter(|(of, _)| *of == region);
+        there.next().map(|_| Duration::from_millis(1))
+    }
+
     fn prepare(&self, region: u16, picked: Picked) -> Work<'_, bool> {
         let mut refuses = self.refuses.lock().expect("whole");
         if *refuses > 0 {
@@ -81,7 +87,6 @@ impl World {
         let near = pools.iter().zip(1..).map(|(pool, far)| Region {
             pool: Arc::clone(pool),
             client_to_broker: Duration::from_millis(10 * far),
-            broker_to_node: Duration::from_millis(1),
         });
         let broker = Broker::new(near.collect(), Settings::default()).expect("regions");
         World {
@@ -321,6 +326,43 @@ async fn who_waits_is_called_and_newcomers_do_not_pass() {
     assert_eq!(world.counting().await, 2);
 }
 
+/// Who asks without waiting learns the place that it would have; how long it takes is told once
+/// enough browsers have become ready to tell.
+#[tokio::test]
+async fn a_place_in_line_has_a_number_and_later_an_estimate() {
+    let world = World::new(1).await;
+    let of = world.node(0, "one", 0).await;
+    let first = {
+        let (broker, node) = (Arc::clone(&world.broker), world.node_of());
+        tokio::spawn(async move { broker.acquire_in_line(patient(1), node).await })
+    };
+    world.until_waiting(1).await;
+    let asks = |number| {
+        world
+            .broker
+            .acquire_in_line(impatient(number), world.node_of())
+    };
+    let (stood, refused) = asks(2).await;
+    assert!(matches!(refused, Err(Refusal::Capacity { .. })));
+    let stood = stood.expect("it stood there");
+    assert_eq!((stood.place, stood.estimate), (2, None));
+    // Twenty come and go.
+    world.launch(0, of, 0..20).await;
+    let (stood, offer) = first.await.expect("no panic");
+    assert_eq!(stood.expect("it stood there").place, 1);
+    offer.expect("called").written();
+    for number in 3..22 {
+        asks(number).await.1.expect("ready").written();
+    }
+    let (stood, refused) = asks(22).await;
+    assert!(refused.is_err());
+    let stood = stood.expect("it stood there");
+    assert_eq!(stood.place, 1);
+    // They came at once, so the next is thought to come within minutes.
+    let estimate = stood.estimate.expect("enough were seen");
+    assert!(estimate < Duration::from_secs(120), "{estimate:?}");
+}
+
 #[tokio::test]
 async fn whoever_leaves_the_line_is_given_nothing() {
     let world = World::new(1).await;
@@ -369,6 +411,47 @@ async fn the_nearest_region_first_and_then_the_other() {
     while world.counting().await > 1 {
         assert!(tokio::time::Instant::now() < deadline);
     }
+}
+
+/// The process that began a session in another region is gone; the next one sees to its place.
+#[tokio::test]
+async fn a_session_abroad_outlives_who_began_it_and_counts_until_it_ends() {
+    let world = World::new(2).await;
+    world.node(1, "far", 1).await;
+    let offer = world.broker.acquire(ask(1), world.node_of()).await;
+    let offer = offer.expect("ready");
+    let picked = offer.picked;
+    assert_eq!(offer.region, 1);
+    offer.written();
+    assert_eq!(world.counting().await, 1);
+    let World {
+        _folder,
+        pools,
+        machines,
+        broker,
+    } = world;
+    drop(broker);
+    let regions = pools.iter().map(|pool| Region {
+        pool: Arc::clone(pool),
+        client_to_broker: Duration::ZERO,
+    });
+    let broker = Broker::new(regions.collect(), Settings::default()).expect("regions");
+    let world = World {
+        _folder,
+        pools,
+        machines,
+        broker: Arc::new(broker),
+    };
+    assert_eq!(world.counting().await, 1);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while world.broker.abroad() == 0 {
+        assert!(tokio::time::Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    let reason = CloseReason::NormalClosure;
+    let closed = world.pools[1].close(picked.browser, picked.epoch, reason);
+    assert!(closed.await.expect("asked").is_ok());
+    world.until_free().await;
 }
 
 /// Fifty at once and thirty browsers: thirty different ones, and the exact refusal.

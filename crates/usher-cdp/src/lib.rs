@@ -20,6 +20,7 @@
 pub mod chunks;
 pub mod gate;
 pub mod message;
+mod open;
 pub mod oversize;
 pub mod relay;
 pub mod session;

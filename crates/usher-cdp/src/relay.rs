@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use crate::gate::{Gate, Judged};
 use crate::message::{Command, CommandFault, Front, front, session};
+use crate::open::Open;
 use crate::oversize::shortened;
 use watch::Watch;
 
@@ -62,7 +63,7 @@ struct Client {
     /// Its own part; `None` until the browser has given it.
     root: Option<Box<str>>,
     /// Commands that were passed on and not answered.
-    open: usize,
+    open: Open,
     parts: usize,
 }
 
@@ -189,7 +190,7 @@ impl Relay {
             gate,
             limit,
             root: None,
-            open: 0,
+            open: Open::default(),
             parts: 0,
         };
         self.clients.insert(id, client);
@@ -221,7 +222,17 @@ impl Relay {
     /// Commands of all clients that the browser has not answered.
     #[must_use]
     pub fn open(&self) -> usize {
-        self.clients.values().map(|client| client.open).sum()
+        self.clients.values().map(|client| client.open.len()).sum()
+    }
+
+    /// The browser has ended because of `why`: what is still to be said to whom.
+    pub fn refuse_open(&mut self, why: &str) -> Vec<(ClientId, String)> {
+        let clients = self.clients.iter_mut();
+        let all = clients.flat_map(|(&id, client)| {
+            let texts = client.open.refused(why).into_iter();
+            texts.map(move |text| (id, text))
+        });
+        all.collect()
     }
 
     /// Messages that were too long for a client and had no shorter form.
@@ -299,7 +310,7 @@ impl Relay {
         out.push_str(&number.to_string());
         out.push_str(&text[command.id_at.end..]);
         if let Some(client) = self.clients.get_mut(&id) {
-            client.open += 1;
+            client.open.asked(number, command.id, command.session);
         }
         Step::Browser(out)
     }
@@ -446,7 +457,7 @@ impl Relay {
         message: BytesMut,
     ) -> BytesMut {
         if let Some(client) = self.clients.get_mut(&owner) {
-            client.open = client.open.saturating_sub(1);
+            client.open.answered(number);
         }
         let own = |exchanged: &Exchanged| exchanged.client == owner;
         if number < EXCHANGED_MIN || !self.exchanged.get(&number).is_some_and(own) {

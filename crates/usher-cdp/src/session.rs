@@ -216,7 +216,7 @@ pub struct Line {
 #[derive(Debug)]
 struct Packet {
     text: Bytes,
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
     _hold: Option<Hold>,
 }
 
@@ -434,8 +434,12 @@ impl Carrier {
         }
     }
 
-    fn end(self, ended: Ended, close: Close) -> Ended {
-        let _ = self.ending.set(close);
+    fn end(mut self, ended: Ended, close: Close) -> Ended {
+        let why = self.ending.get_or_init(|| close).reason.clone();
+        for (id, text) in self.relay.refuse_open(&why) {
+            // There is an end to these, and nothing comes after them.
+            self.post(id, text.into(), None, None);
+        }
         ended
     }
 
@@ -584,11 +588,17 @@ impl Carrier {
         }
     }
 
-    fn post(&mut self, id: ClientId, text: Bytes, room: OwnedSemaphorePermit, hold: Option<Hold>) {
+    fn post(
+        &mut self,
+        id: ClientId,
+        text: Bytes,
+        room: impl Into<Option<OwnedSemaphorePermit>>,
+        hold: Option<Hold>,
+    ) {
         if let Some(outbox) = self.boxes.get(&id) {
             let _ = outbox.packets.send(Packet {
                 text,
-                _room: room,
+                _room: room.into(),
                 _hold: hold,
             });
         }

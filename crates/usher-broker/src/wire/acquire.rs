@@ -12,13 +12,14 @@ use usher_core::lease::line::Class;
 use usher_core::lease::session::keep_alive;
 use usher_core::lease::{Flavour, RequestId, Stock};
 
-use super::answer::{Fault, Said, json};
+use super::answer::{Fault, Said, json, tell_place};
 use super::guardrails::{self, Written};
 use super::{Caller, Front, parameter, uuid};
 use crate::ask::Ask;
 use crate::broker::Offer;
 use crate::chance;
 use crate::hosts::Prepared;
+use crate::queue::Stood;
 
 /// Bytes of the body of a wish.
 const BODY_MAX: usize = 64 << 10;
@@ -29,6 +30,8 @@ pub(super) struct Given {
     keep_alive: Duration,
     /// It asked to be somewhere, which nobody can grant here.
     elsewhere: bool,
+    /// Where it stood in line, if it did.
+    stood: Option<Stood>,
 }
 
 impl Given {
@@ -41,6 +44,7 @@ impl Given {
             let ignored = http::HeaderValue::from_static("ignored");
             headers.insert("usher-location", ignored);
         }
+        tell_place(headers, self.stood);
         (response, self.offer)
     }
 }
@@ -118,9 +122,11 @@ impl Front {
             wait,
             only: None,
         };
-        let offer = self.broker.acquire(ask, Arc::new(node)).await?;
+        let (stood, offer) = self.broker.acquire_in_line(ask, Arc::new(node)).await;
+        let offer = offer.map_err(|refusal| Fault::from(refusal).stood(stood))?;
         Ok(Given {
             offer,
+            stood,
             keep_alive,
             elsewhere: asked("location").is_some(),
         })

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use serde_json::{Value, json};
 use usher_cdp::session::JoinFault;
@@ -14,6 +14,7 @@ use usher_core::lease::refusal::Refusal;
 use usher_pool::PoolError;
 
 use crate::broker::Offer;
+use crate::queue::Stood;
 use crate::sessions::Missing;
 
 /// How a surface writes failures.
@@ -100,6 +101,18 @@ fn written(status: StatusCode, kind: &'static str, text: String) -> Response<Sai
     response
 }
 
+/// Tells whoever stood in line where, and how long it was thought to take, in milliseconds.
+pub(super) fn tell_place(headers: &mut HeaderMap, stood: Option<Stood>) {
+    let Some(stood) = stood else {
+        return;
+    };
+    headers.insert("usher-wait-place", stood.place.into());
+    if let Some(estimate) = stood.estimate {
+        let millis = u64::try_from(estimate.as_millis()).unwrap_or(u64::MAX);
+        headers.insert("usher-wait-estimate", millis.into());
+    }
+}
+
 /// Why a request is not granted.
 #[derive(Debug)]
 pub(super) struct Fault {
@@ -112,6 +125,8 @@ pub(super) struct Fault {
     last: bool,
     /// The status says it all to a Worker.
     bare: bool,
+    /// Where who asked stood in line, if it did.
+    stood: Option<Stood>,
 }
 
 /// The number of what is not built.
@@ -126,6 +141,7 @@ impl Fault {
             retry_after: None,
             last: false,
             bare: false,
+            stood: None,
         }
     }
 
@@ -143,6 +159,11 @@ impl Fault {
             bare: true,
             ..Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
         }
+    }
+
+    /// The same, for somebody who stood in line.
+    pub(super) fn stood(self, stood: Option<Stood>) -> Fault {
+        Fault { stood, ..self }
     }
 
     pub(super) fn bad(text: impl Into<String>) -> Fault {
@@ -181,6 +202,7 @@ impl Fault {
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        tell_place(headers, self.stood);
         if self.last {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }

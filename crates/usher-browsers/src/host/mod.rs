@@ -7,7 +7,7 @@
 //!
 //! Where every browser stands is told every five seconds, and at once when it changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -45,6 +45,9 @@ const FAILED_PAUSE_MAX: Duration = Duration::from_secs(30);
 const BEATS_MAX: usize = 64;
 /// Questions that wait for the host.
 const ASKED_MAX: usize = 256;
+/// Ends that are told again on each list until a broker has confirmed one: whoever was to hear of
+/// them may not have been there.
+const ENDED_MAX: usize = 1_024;
 /// Sessions have at most this long to be idle.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(20 * 60);
 
@@ -89,6 +92,7 @@ pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Resu
         most: None,
         draining: false,
         kept: BTreeMap::new(),
+        ended: VecDeque::new(),
         told,
         beats: beats.clone(),
         failed_pause: Duration::ZERO,
@@ -122,6 +126,8 @@ struct Agent {
     most: Option<u32>,
     draining: bool,
     kept: BTreeMap<BrowserId, Kept>,
+    /// Browsers that have ended, and when, until that is known.
+    ended: VecDeque<(Mono, Beat)>,
     told: mpsc::UnboundedSender<Told>,
     beats: broadcast::Sender<Arc<Beats>>,
     failed_pause: Duration,
@@ -303,7 +309,12 @@ impl Agent {
     fn gone(&mut self, id: BrowserId) {
         self.kept.remove(&id);
         if let Some(last) = self.core.gone(id) {
-            self.send(vec![last.into()]);
+            let last = Beat::from(last);
+            self.ended.push_back((self.now(), last.clone()));
+            if self.ended.len() > ENDED_MAX {
+                self.ended.pop_front();
+            }
+            self.send(vec![last]);
         }
     }
 
@@ -322,7 +333,8 @@ impl Agent {
     }
 
     fn send(&self, beats: Vec<Beat>) {
-        if let Some(boot) = self.boot.filter(|_| !beats.is_empty()) {
+        // Without browsers too: that it has none is a sign of life.
+        if let Some(boot) = self.boot {
             // Nobody may be listening.
             let _ = self.beats.send(Arc::new(Beats {
                 boot: boot.0,
@@ -370,6 +382,7 @@ impl Agent {
                 self.core.disowned(Boot(boot), now);
                 if self.boot == Some(Boot(boot)) {
                     self.boot = None;
+                    self.ended.clear();
                 }
                 Answer::DONE
             }
@@ -398,7 +411,11 @@ impl Agent {
             }
             Ask::List => Answer::of(&self.list(now)),
             Ask::Confirmed { boot, made } => {
-                self.core.confirmed(Boot(boot), Mono::from_nanos(made));
+                let made = Mono::from_nanos(made);
+                self.core.confirmed(Boot(boot), made);
+                if self.boot == Some(Boot(boot)) {
+                    self.ended.retain(|(at, _)| *at > made);
+                }
                 Answer::DONE
             }
             Ask::Own { listeners } => {
@@ -451,6 +468,7 @@ impl Agent {
             seq,
             made: now.as_nanos(),
             browsers: browsers.into_iter().map(standing).collect(),
+            ended: self.ended.iter().map(|(_, last)| last.clone()).collect(),
         }
     }
 

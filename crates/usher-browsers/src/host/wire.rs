@@ -235,6 +235,9 @@ pub struct Listed {
     pub made: u64,
     /// Where each stands.
     pub browsers: Vec<Standing>,
+    /// The last word of those that have ended since a list was confirmed.
+    #[serde(default)]
+    pub ended: Vec<Beat>,
 }
 
 /// Where one of a list stands.

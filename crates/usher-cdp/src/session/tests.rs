@@ -271,7 +271,23 @@ async fn a_browser_that_dies_is_told_of_and_so_is_who_ended_it() {
         if let Some(reason) = told {
             world.session.end_with(Close::new(1000, reason));
         }
+        // One command is answered, and one is not: nobody waits for ever.
+        for id in [1, 2] {
+            let command = json!({"id": id, "method": "A.b"}).to_string();
+            let sent = socket.send(Message::text(command)).await;
+            sent.expect("a session");
+            world.heard().await;
+        }
+        world
+            .say(&json!({"id": 1, "result": {}, "sessionId": "R0"}))
+            .await;
+        assert_eq!(text(&mut socket).await["id"], 1);
         drop(world.pipe);
+        let message = format!("Browser closed: {}", expected.1);
+        assert_eq!(
+            text(&mut socket).await,
+            json!({"id": 2, "error": {"code": -32000, "message": message}})
+        );
         assert_eq!(
             closed(&mut socket).await,
             (expected.0, expected.1.to_owned())

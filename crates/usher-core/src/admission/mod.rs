@@ -19,6 +19,7 @@
 pub mod door;
 mod estimate;
 mod line;
+mod pace;
 mod people;
 mod ranked;
 mod rates;
@@ -32,6 +33,7 @@ mod trust;
 mod window;
 
 pub use estimate::{Estimate, Percentiles, Reason, Shown};
+pub use pace::Pace;
 pub use room::{Counts, Room};
 pub use settings::{Copies, Method, Pacing, Renewal, Settings};
 pub use summary::Summary;

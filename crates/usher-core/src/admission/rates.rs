@@ -217,6 +217,12 @@ impl Rates {
         }
     }
 
+    /// Releases in a ms, as many as were seen, whoever held what came free.
+    pub(super) fn pace(&self, now: u64) -> f64 {
+        let fade = std::f64::consts::LN_2 / FLOW_HALF_LIFE_MS;
+        self.releases.at(now, FLOW_HALF_LIFE_MS).max(0.0) * fade
+    }
+
     /// Of the last complete minutes since there was outflow.
     fn swing(&self) -> f64 {
         let seen = self.minutes[..MINUTES]

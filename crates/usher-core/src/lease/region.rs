@@ -24,8 +24,10 @@ pub use reap::{GAP, REAP_EVERY, Reaped};
 
 /// A node that was not heard of for longer gives no browsers.
 pub const NODE_SUSPECT: Duration = Duration::from_secs(15);
-/// A node that was not heard of for longer is dead, and its browsers with it.
-pub const NODE_DEAD: Duration = Duration::from_secs(30);
+/// A node that was not heard of for longer is dead, and its browsers with it. A heartbeat is written
+/// up to a second after it was sent, and its absence noticed up to a second late: so its end is told
+/// within 30 s of the last one, also where a machine is slow.
+pub const NODE_DEAD: Duration = Duration::from_secs(25);
 /// How much later than its node a session's idle end is noticed here; a second opinion.
 pub const IDLE_MARGIN: Duration = Duration::from_secs(15);
 

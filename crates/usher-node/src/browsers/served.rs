@@ -316,7 +316,6 @@ fn listed(pool: &Arc<dyn Pool>) -> usher_broker::Region {
     usher_broker::Region {
         pool: Arc::clone(pool),
         client_to_broker: Duration::ZERO,
-        broker_to_node: Duration::ZERO,
     }
 }
 

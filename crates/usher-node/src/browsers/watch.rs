@@ -126,6 +126,9 @@ enum Lack {
     Late,
     #[error("no browser host answers at {}", .0.display())]
     Nobody(PathBuf),
+    /// It has the folder, so another one would be refused.
+    #[error("the browser host at {} stands still", .0.display())]
+    Still(PathBuf),
 }
 
 impl Watch {
@@ -154,11 +157,14 @@ impl Watch {
                 Err(lack) => lack,
             };
             self.tell(&lack);
-            let wait = match &source {
-                Source::Others(_) => LOOK_EVERY,
-                Source::Ours { .. } => pause,
+            let wait = match (&lack, &source) {
+                (Lack::Still(_), _) | (_, Source::Others(_)) => LOOK_EVERY,
+                (_, Source::Ours { .. }) => {
+                    let wait = pause;
+                    pause = (pause * 2).min(PAUSE.1);
+                    wait
+                }
             };
-            pause = (pause * 2).min(PAUSE.1);
             tokio::select! {
                 () = sleep(wait) => {}
                 Ok(()) = self.source.changed() => pause = PAUSE.0,
@@ -188,6 +194,9 @@ impl Watch {
         let socket = source.socket();
         if let Some(found) = greet(&socket, None).await {
             return Ok(found);
+        }
+        if Caller::connect(&socket).await.is_ok() {
+            return Err(Lack::Still(socket));
         }
         match source {
             Source::Others(_) => Err(Lack::Nobody(socket)),
@@ -235,7 +244,11 @@ impl Watch {
         };
         tokio::select! {
             biased;
-            () = self.attend(&mut caller, &hello, source) => {}
+            gone = self.attend(&mut caller, &hello, source) => {
+                if gone {
+                    self.hosts.gone(self.number);
+                }
+            }
             () = agent.run() => {}
         }
         let status = match &mut child {
@@ -250,9 +263,9 @@ impl Watch {
         }
     }
 
-    /// Asks the host how it is and tells it what changes, until it is gone or has nothing to do with
-    /// what is wanted.
-    async fn attend(&self, caller: &mut Caller, hello: &Hello, source: &Source) {
+    /// Asks the host how it is and tells it what changes, until it is gone (true), stands still, or has
+    /// nothing to do with what is wanted.
+    async fn attend(&self, caller: &mut Caller, hello: &Hello, source: &Source) -> bool {
         let mut wanted = self.source.clone();
         let mut outdated = false;
         wanted.mark_changed();
@@ -265,17 +278,17 @@ impl Watch {
         loop {
             tokio::select! {
                 biased;
-                () = caller.gone() => return,
+                () = caller.gone() => return true,
                 _ = pings.tick() => {
                     let since = Instant::now();
                     if !said(caller, &Ask::Hello).await {
-                        return;
+                        return false;
                     }
                     self.measured(since.elapsed());
                 }
                 _ = retires.tick(), if outdated => {
                     if !said(caller, &Ask::Retire).await {
-                        return;
+                        return false;
                     }
                 }
                 Ok(()) = wanted.changed() => {
@@ -285,7 +298,7 @@ impl Watch {
                         if let Source::Ours { .. } = source {
                             said(caller, &Ask::Retire).await;
                         }
-                        return;
+                        return false;
                     }
                     let before = std::mem::replace(&mut outdated, is_outdated(hello, wanted.as_ref()));
                     if outdated && !before {
@@ -298,7 +311,7 @@ impl Watch {
                 Ok(()) = own.changed() => {
                     let listeners = own.borrow_and_update().clone();
                     if !said(caller, &Ask::Own { listeners }).await {
-                        return;
+                        return false;
                     }
                 }
             }

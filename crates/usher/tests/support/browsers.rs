@@ -69,6 +69,22 @@ impl Usher {
         self.acquired(|| self.binding("GET /acquire?wait=5s"))
     }
 
+    /// The same, of one that may be idle for so long.
+    pub fn acquire_for(&self, keep_alive: Duration) -> Option<String> {
+        let millis = keep_alive.as_millis();
+        self.acquired(|| self.binding(&format!("GET /acquire?wait=5s&keep_alive={millis}")))
+    }
+
+    /// The wish for a browser, sent; whoever waits for the answer gets it.
+    pub fn begin_acquire(&self) -> Wire {
+        let mut wire = Wire::connect(self.address("binding"));
+        wire.send(format!(
+            "GET /v1/acquire HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {SECRET}\r\n\
+             Connection: close\r\n\r\n"
+        ));
+        wire
+    }
+
     /// The same, asked for in another way.
     fn acquired(&self, ask: impl Fn() -> Message) -> Option<String> {
         let deadline = Instant::now() + PATIENCE_OF_BROWSERS;
@@ -167,17 +183,69 @@ impl Devtools {
 
     /// The result of a command, of the browser or of one of its pages.
     pub fn ask(&mut self, page: Option<&str>, method: &str, params: Value) -> Value {
+        let id = self.tell(page, method, params);
+        let answer = self.until(|message| message["id"] == id);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Draws a page; false when the connection ends before it is drawn.
+    pub fn try_draw(&mut self, url: &str) -> bool {
+        let mut ask = |page: Option<&str>, method: &str, params: Value| -> Option<Value> {
+            let id = self.tell(page, method, params);
+            let answer = self.try_until(|message| message["id"] == id)?;
+            answer.get("result").cloned()
+        };
+        let mut draw = || {
+            let made = ask(None, "Target.createTarget", json!({"url": url}))?;
+            let attach = json!({"targetId": made["targetId"], "flatten": true});
+            let attached = ask(None, "Target.attachToTarget", attach)?;
+            let page = attached["sessionId"].as_str()?.to_owned();
+            ask(Some(&page), "Page.captureScreenshot", json!({}))
+        };
+        draw().is_some_and(|picture| picture["data"].is_string())
+    }
+
+    fn try_until(&mut self, is: impl Fn(&Value) -> bool) -> Option<Value> {
+        loop {
+            if let tungstenite::Message::Text(text) = self.socket.read().ok()? {
+                let message: Value = serde_json::from_str(&text).unwrap();
+                if is(&message) {
+                    return Some(message);
+                }
+            }
+        }
+    }
+
+    /// Sends a command and does not wait; its number.
+    pub fn tell(&mut self, page: Option<&str>, method: &str, params: Value) -> u64 {
         self.last += 1;
         let mut command = json!({"id": self.last, "method": method, "params": params});
         if let Some(page) = page {
             command["sessionId"] = page.into();
         }
         let text = tungstenite::Message::text(command.to_string());
-        self.socket.send(text).unwrap();
-        let id = self.last;
-        let answer = self.until(|message| message["id"] == id);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
+        // Whether the other side is there is seen by what it answers.
+        let _ = self.socket.send(text);
+        self.last
+    }
+
+    /// All that still comes, and how the other side ended it if it said so.
+    pub fn last_words(&mut self) -> (Vec<Value>, Option<(u16, String)>) {
+        let mut messages = Vec::new();
+        loop {
+            match self.socket.read() {
+                Ok(tungstenite::Message::Text(text)) => {
+                    messages.push(serde_json::from_str(&text).unwrap());
+                }
+                Ok(tungstenite::Message::Close(frame)) => {
+                    let frame = frame.map(|it| (it.code.into(), it.reason.to_string()));
+                    return (messages, frame);
+                }
+                Ok(_) => {}
+                Err(_) => return (messages, None),
+            }
+        }
     }
 
     /// The next message of which `is` is true.

@@ -11,6 +11,7 @@ pub mod api;
 pub mod browsers;
 pub mod config;
 pub mod endpoint;
+pub mod hosts;
 pub mod http2;
 pub mod http2_endpoint;
 pub mod load;
