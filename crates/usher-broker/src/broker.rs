@@ -19,7 +19,7 @@ use usher_core::lease::pick::{self, Talk};
 use usher_core::lease::refusal::Refusal;
 use usher_core::lease::region::{Ended, Picked};
 use usher_core::lease::{SessionId, Stock};
-use usher_pool::{News, Pool, PoolError, SessionView};
+use usher_pool::{Count, News, Pool, PoolError, SessionView};
 
 use crate::ask::{Ask, Node};
 use crate::chance;
@@ -30,6 +30,8 @@ use crate::queue::{Queue, Standing, Stood};
 /// nobody does.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_IDLE: u32 = 5;
+/// How often at most it is looked up again because something changed meanwhile.
+const LOOKS_MAX: u32 = 3;
 
 /// How often a session that is not in its account's home is confirmed there.
 const CONFIRM_EVERY: Duration = Duration::from_secs(30);
@@ -107,6 +109,8 @@ pub(crate) struct Shared {
     ready_wanted: AtomicU32,
     /// What is ready in each region, by stock, when it was last looked up.
     ready: Mutex<BTreeMap<(u16, Stock), u32>>,
+    /// How often a region said that more are ready.
+    told: Mutex<BTreeMap<u16, u64>>,
     /// Sessions that are not in their account's home.
     abroad: Mutex<BTreeMap<SessionId, Abroad>>,
     /// How many are meant to be ready, by region.
@@ -134,6 +138,7 @@ impl Broker {
             queue: Queue::new(),
             ready_wanted: AtomicU32::new(settings.ready_wanted),
             ready: Mutex::default(),
+            told: Mutex::default(),
             abroad: Mutex::default(),
             wanted: Mutex::default(),
             wished: Mutex::default(),
@@ -347,6 +352,7 @@ impl Shared {
         loop {
             match news.recv().await {
                 Ok(News::Ready { stock, count }) => {
+                    *guard(&self.told).entry(region).or_default() += 1;
                     *guard(&self.ready).entry((region, stock)).or_default() += count;
                     self.queue.became_ready(stock, count);
                 }
@@ -397,12 +403,29 @@ impl Shared {
         }
     }
 
+    /// How many stand where in a region. What became ready while it was looked up may not be among
+    /// them, so it is looked up again.
+    async fn counts(&self, region: u16, pool: &dyn Pool) -> Option<Vec<Count>> {
+        let told = || guard(&self.told).get(&region).copied();
+        let mut before = told();
+        let mut counts = pool.counts().await.ok()?;
+        for _ in 1..LOOKS_MAX {
+            let now = told();
+            if now == before {
+                break;
+            }
+            before = now;
+            counts = pool.counts().await.ok()?;
+        }
+        Some(counts)
+    }
+
     /// Looks up how many there are.
     async fn look(&self) {
         let mut all: BTreeMap<Stock, (u32, usize)> = BTreeMap::new();
         for (listed, number) in self.regions.load_full().iter().zip(0..) {
             // What cannot be looked up now is what was known before.
-            let Ok(counts) = listed.region.pool.counts().await else {
+            let Some(counts) = self.counts(number, &*listed.region.pool).await else {
                 continue;
             };
             let mut ready = guard(&self.ready);
