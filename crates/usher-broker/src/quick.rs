@@ -194,7 +194,7 @@ impl Leading {
                 paid: attempt > 0,
                 ..self.wanted.ask
             };
-            let offer = match self.shared.acquire(ask, node).await {
+            let offer = match self.shared.acquire(ask, node).await.1 {
                 Ok(offer) => offer,
                 Err(refusal) => return Err(last.unwrap_or(Why::Refused(refusal))),
             };
