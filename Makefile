@@ -7,7 +7,7 @@ SHELL := /bin/sh
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1 \t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## release build, then two endpoints, a load balancer and a waiting room to play with (ARGS=... passes flags)
+demo: ## release build, then two endpoints, a load balancer, a waiting room and browsers to play with (ARGS=... passes flags)
 	@scripts/setup build
 	cargo run --release --locked --package usher -- demo $(ARGS)
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
-use usher_browsers::host::wire::{Ask, Beats, Hello, Listed, VERSION, phase};
+use usher_browsers::host::wire::{Ask, Beats, Figures, Hello, Listed, VERSION, phase};
 use usher_browsers::host::{Caller, CallerFault, Watching};
 use usher_core::lease::beat::Heartbeat;
 use usher_core::lease::browser::Phase;
@@ -37,6 +37,9 @@ const BEATS_MAX: usize = 16;
 
 /// How often it is measured how far the host is.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a host is asked what it counted.
+const FIGURES_EVERY: Duration = Duration::from_secs(5);
 
 /// How often a pool is looked over while a host says nothing: the death of a node is told on time.
 const REAP_SOON: Duration = Duration::from_secs(1);
@@ -163,7 +166,8 @@ impl Agent {
         let mut last = Instant::now();
         let mut lists = interval(RECONCILE_EVERY);
         let mut measures = interval(MEASURE_EVERY);
-        for ticks in [&mut lists, &mut measures] {
+        let mut figures = interval(FIGURES_EVERY);
+        for ticks in [&mut lists, &mut measures, &mut figures] {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         measures.reset();
@@ -189,6 +193,7 @@ impl Agent {
                         self.pool.measure(node, distance).await?;
                     }
                 }
+                _ = figures.tick() => self.count(&mut known.caller).await?,
                 news = news.recv() => match news {
                     Ok(News::Disowned { node, boot }) if (node, boot) == known.of => {
                         return Err(self.disown(&mut known.caller, boot).await);
@@ -198,6 +203,16 @@ impl Agent {
                 },
             }
         }
+    }
+
+    /// Asks what the host counted. An older one does not know.
+    async fn count(&self, caller: &mut Caller) -> Result<(), Anew> {
+        match asked::<Figures>(caller, &Ask::Figures).await {
+            Ok(figures) => self.hosts.counted(self.region, figures),
+            Err(CallerFault::Refused { .. }) => {}
+            Err(fault) => return Err(fault.into()),
+        }
+        Ok(())
     }
 
     /// Finds out or makes the number of the host's start.
@@ -243,6 +258,11 @@ impl Agent {
     async fn hear(&self, known: &mut Known, told: &Beats) -> Result<(), Anew> {
         if told.boot() != known.of.1 {
             return Ok(());
+        }
+        for beat in &told.beats {
+            if let Some(took) = beat.last {
+                self.hosts.told_of(BrowserId(beat.browser), took);
+            }
         }
         let beats: Vec<Heartbeat> = told.beats.iter().filter_map(|beat| beat.read()).collect();
         for beat in &beats {

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use usher_core::id::Id;
 use usher_core::lease::browser::{Holder, Phase};
 use usher_core::lease::close::CloseReason;
@@ -25,6 +25,7 @@ use crate::ask::{Ask, Node};
 use crate::chance;
 use crate::lead::Lead;
 use crate::queue::{Queue, Standing, Stood};
+use crate::tally::Tally;
 
 /// How often it is looked up how many are ready while somebody waits; and every fifth time even if
 /// nobody does.
@@ -106,6 +107,7 @@ pub(crate) struct Shared {
     /// Where the limits of accounts are kept: the first region's pool.
     pub(crate) home: Arc<dyn Pool>,
     pub(crate) queue: Arc<Queue>,
+    pub(crate) tally: Tally,
     ready_wanted: AtomicU32,
     /// What is ready in each region, by stock, when it was last looked up.
     ready: Mutex<BTreeMap<(u16, Stock), u32>>,
@@ -136,6 +138,7 @@ impl Broker {
         let shared = Arc::new(Shared {
             home,
             queue: Queue::new(),
+            tally: Tally::new(usher_core::region::Region::ALL.len()),
             ready_wanted: AtomicU32::new(settings.ready_wanted),
             ready: Mutex::default(),
             told: Mutex::default(),
@@ -230,6 +233,12 @@ impl Broker {
         guard(&self.shared.abroad).len()
     }
 
+    /// What it counted.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.shared.tally
+    }
+
     /// Who waits.
     #[must_use]
     pub fn standing(&self) -> Vec<Standing> {
@@ -271,6 +280,7 @@ impl Shared {
             charged: false,
             counted: false,
             stood: Arc::clone(&stood),
+            began: Instant::now(),
         };
         tokio::spawn(lead.run());
         let draw = chance::draw();
@@ -356,8 +366,13 @@ impl Shared {
                     *guard(&self.ready).entry((region, stock)).or_default() += count;
                     self.queue.became_ready(stock, count);
                 }
-                Ok(News::Ended(ended)) if region > 0 => self.ended_abroad(ended).await,
-                Ok(News::Ended(_) | News::Disowned { .. }) => {}
+                Ok(News::Ended(ended)) => {
+                    self.tally.ended(region, ended.class, ended.reason);
+                    if region > 0 {
+                        self.ended_abroad(ended).await;
+                    }
+                }
+                Ok(News::Disowned { .. }) => {}
                 Err(RecvError::Lagged(_)) => self.look().await,
                 Err(RecvError::Closed) => return,
             }

@@ -4,7 +4,7 @@
 //! So every question has a deadline, and whoever speaks for a node says when its host has fallen
 //! silent: until it is found again nothing is picked there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio::time::timeout;
-use usher_browsers::host::wire::{Ask, Held};
+use tokio::time::{Instant, timeout};
+use usher_browsers::host::wire::{Ask, Figures, Held, Took};
 use usher_browsers::host::{Caller, CallerFault};
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::pick::RoundTrip;
@@ -32,6 +32,12 @@ pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// of them, and its first clients may come before it has spoken to the hosts.
 const FOUND_MAX: Duration = Duration::from_secs(5);
 
+/// How long a host may take to say what a browser took whose session has ended.
+const TOOK_WAIT: Duration = Duration::from_secs(20);
+
+/// Browsers that are gone of which it is remembered what they took: nobody asks for long.
+const TOOK_MAX: usize = 256;
+
 /// A host, as far as it is known.
 #[derive(Debug, Clone)]
 struct Known {
@@ -41,10 +47,31 @@ struct Known {
     there: bool,
 }
 
+/// What a host counted, and when it said so.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    /// What it said.
+    pub figures: Figures,
+    at: Instant,
+}
+
+impl Heard {
+    /// Since a browser showed that it works; `None`: none ever did.
+    #[must_use]
+    pub fn drew(&self) -> Option<Duration> {
+        let then = Duration::from_millis(self.figures.drew_ms_ago?);
+        Some(then + self.at.elapsed())
+    }
+}
+
 /// The hosts that agents of this process speak to.
 #[derive(Debug, Default)]
 pub struct Hosts {
     known: watch::Sender<BTreeMap<(u16, NodeId), Known>>,
+    /// What the host of a region last said that it counted.
+    heard: Mutex<BTreeMap<u16, Heard>>,
+    /// What the last browsers that are gone took, oldest first.
+    took: watch::Sender<VecDeque<(BrowserId, Took)>>,
     /// Browsers whose end somebody wants to hear of, and where they are.
     endings: Mutex<HashMap<BrowserId, Ending>>,
 }
@@ -199,6 +226,43 @@ impl Hosts {
             cause: watch::Sender::default(),
         });
         ending.cause.subscribe()
+    }
+
+    /// What the host of a region last said that it counted; `None`: nothing yet.
+    #[must_use]
+    pub fn heard(&self, region: u16) -> Option<Heard> {
+        whole(&self.heard).get(&region).cloned()
+    }
+
+    /// A host says what it counted.
+    pub(crate) fn counted(&self, region: u16, figures: Figures) {
+        let heard = Heard {
+            figures,
+            at: Instant::now(),
+        };
+        whole(&self.heard).insert(region, heard);
+    }
+
+    /// A host says what a browser took that is gone.
+    pub(crate) fn told_of(&self, browser: BrowserId, took: Took) {
+        self.took.send_modify(|known| {
+            known.push_back((browser, took));
+            if known.len() > TOOK_MAX {
+                known.pop_front();
+            }
+        });
+    }
+
+    /// What a browser took, once it is gone and its host has said so.
+    pub(crate) async fn took(&self, browser: BrowserId) -> Option<Took> {
+        let find = |known: &VecDeque<(BrowserId, Took)>| {
+            let found = known.iter().find(|(of, _)| *of == browser);
+            found.map(|(_, took)| *took)
+        };
+        let mut told = self.took.subscribe();
+        let told = told.wait_for(|known| find(known).is_some());
+        let told = timeout(TOOK_WAIT, told).await.ok()?.ok()?;
+        find(&told)
     }
 
     /// A host says that a browser ends.

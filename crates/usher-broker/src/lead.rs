@@ -68,6 +68,8 @@ pub(crate) struct Lead {
     pub(crate) counted: bool,
     /// Its place, once it stands in line.
     pub(crate) stood: Arc<OnceLock<Stood>>,
+    /// When it was asked for.
+    pub(crate) began: Instant,
 }
 
 impl Lead {
@@ -146,6 +148,7 @@ impl Lead {
 
     fn refuse(&mut self, refusal: Refusal) {
         if let Some(answer) = self.answer.take() {
+            self.shared.tally.refused(&refusal);
             // Nobody there to hear it is no fault.
             let _ = answer.send(Err(refusal));
         }
@@ -201,13 +204,14 @@ impl Lead {
                 let picked = pool.pick(wish, chance::draw());
                 match timeout(POOL_MAX, picked).await {
                     Ok(Ok(Some(picked))) => {
+                        shared.tally.picked(region, true);
                         shared.queue.picked(ask.stock, true, told);
                         return Heard {
                             region: Some(region),
                             ..Event::Picked(picked).into()
                         };
                     }
-                    Ok(Ok(None)) => {}
+                    Ok(Ok(None)) => shared.tally.picked(region, false),
                     Ok(Err(_)) | Err(_) => unanswered = true,
                 }
             }
@@ -267,6 +271,8 @@ impl Lead {
     fn offer(&mut self, picked: Picked) -> Work<'static, Heard> {
         let (written, writes) = oneshot::channel();
         self.shared.begun(self.region, &self.ask, picked.session);
+        let (waited, took) = (self.since.is_some(), self.began.elapsed());
+        self.shared.tally.acquired(self.region, waited, took);
         let offer = Offer::new(picked, self.region, written);
         let answer = self.answer.take();
         let sent = answer.is_some_and(|answer| answer.send(Ok(offer)).is_ok());

@@ -22,11 +22,13 @@ mod lead;
 mod queue;
 mod quick;
 mod sessions;
+mod tally;
 pub mod wire;
 
 pub use agent::{Agent, Want, reap};
 pub use ask::{Ask, Node, Work};
 pub use broker::{Broker, Offer, Region, Settings};
-pub use hosts::Hosts;
+pub use hosts::{Heard, Hosts};
 pub use queue::{Standing, Stood};
-pub use sessions::{Missing, Sessions};
+pub use sessions::{Farewell, Missing, Sessions};
+pub use tally::{ACQUIRE_MS, Counted, REFUSALS, Tally, Times};

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,14 +19,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, broadcast, watch};
 use tokio::time::timeout;
+use usher_browsers::host::wire::Took;
 use usher_cdp::session::{Asked, Body, Close, JoinFault, Line, Room};
 use usher_cdp::{Ended, Gate, Part, Reach, Session, Terms};
 use usher_core::id::Id;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::line::Class;
-use usher_core::lease::region::Picked;
+use usher_core::lease::region::{Ended as Over, Picked};
 use usher_core::lease::{BrowserId, Epoch, NodeId, SessionId};
 use usher_egress::{Guardrails, Policy};
 use usher_pool::{ConnectionId, News, Pool, PoolError, SessionView};
@@ -70,6 +71,59 @@ pub struct Sessions {
     clients: watch::Sender<usize>,
     /// For large messages of all of them.
     room: Room,
+    /// Bytes of all that are carried, and were.
+    traffic: Arc<Traffic>,
+    /// Messages that were left out of connections that are over.
+    left_out: AtomicU64,
+    /// Bytes of sessions whose end is not told yet.
+    spent: Mutex<HashMap<SessionId, Arc<Traffic>>>,
+    farewells: broadcast::Sender<Farewell>,
+}
+
+/// Bytes between clients and browsers.
+#[derive(Debug, Default)]
+struct Traffic {
+    to_browser: AtomicU64,
+    from_browser: AtomicU64,
+}
+
+impl Traffic {
+    fn told(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.to_browser), read(&self.from_browser))
+    }
+}
+
+/// Farewells that a slow listener may be behind.
+const FAREWELLS_MAX: usize = 1_024;
+
+/// A session that ended, with all that it took.
+#[derive(Debug, Clone, Copy)]
+pub struct Farewell {
+    /// Where it was.
+    pub region: u16,
+    /// Which it was.
+    pub session: SessionId,
+    /// What its pool remembers; `None` when it does not answer.
+    pub view: Option<SessionView>,
+    /// Whose it was.
+    pub account: Id,
+    /// Why it ended.
+    pub reason: CloseReason,
+    /// What counts against the account's day.
+    pub billed: Duration,
+    /// Bytes to its browser and from there, through this process.
+    pub carried: (u64, u64),
+    /// What its browser took; `None` when the host could not say.
+    pub took: Option<Took>,
+}
+
+impl Farewell {
+    /// The session's name, as clients see it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        crate::wire::uuid(self.session.0)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -188,9 +242,13 @@ impl Sessions {
             carried: Mutex::default(),
             clients: watch::Sender::new(0),
             room: Room::default(),
+            traffic: Arc::default(),
+            left_out: AtomicU64::new(0),
+            spent: Mutex::default(),
+            farewells: broadcast::Sender::new(FAREWELLS_MAX),
         });
-        for pool in sessions.pools.load().iter() {
-            tokio::spawn(heed(Arc::downgrade(&sessions), Arc::clone(pool)));
+        for (pool, region) in sessions.pools.load().iter().zip(0..) {
+            tokio::spawn(heed(Arc::downgrade(&sessions), region, Arc::clone(pool)));
         }
         sessions
     }
@@ -207,9 +265,65 @@ impl Sessions {
         }
     }
 
+    /// Sessions that end from now on, each a moment after it did: its browser is to be gone first.
+    #[must_use]
+    pub fn farewells(&self) -> broadcast::Receiver<Farewell> {
+        self.farewells.subscribe()
+    }
+
+    /// Gathers what a session took and tells who listens.
+    async fn bid_farewell(self: Arc<Self>, region: u16, over: Over) {
+        let view = self.pool(region).session(over.session).await;
+        let view = view.ok().flatten();
+        let took = match &view {
+            Some(view) => self.hosts.took(view.browser).await,
+            None => None,
+        };
+        let spent = self.spent().remove(&over.session);
+        let farewell = Farewell {
+            region,
+            session: over.session,
+            view,
+            account: over.account,
+            reason: over.reason,
+            billed: over.billed,
+            carried: spent.map_or((0, 0), |spent| spent.told()),
+            took,
+        };
+        // Nobody may be listening.
+        let _ = self.farewells.send(farewell);
+    }
+
+    fn spent(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Traffic>>> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes to browsers and from them, since this began.
+    #[must_use]
+    pub fn traffic(&self) -> (u64, u64) {
+        self.traffic.told()
+    }
+
+    /// Messages that were left out because their client takes none so long, of connections to
+    /// browsers that are over.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Clients that are connected to a session through this process.
+    #[must_use]
+    pub fn clients_of(&self, session: SessionId) -> usize {
+        let carried = self.carried();
+        let pipe = carried.get(&session).and_then(|it| it.pipe.get());
+        pipe.map_or(0, Session::clients)
+    }
+
     /// Looks up what was missed.
     async fn look_again(&self, pool: &dyn Pool) {
         let carried: Vec<SessionId> = self.carried().keys().copied().collect();
+        // Their ends were told to nobody.
+        self.spent().retain(|session, _| carried.contains(session));
         for session in carried {
             // What cannot be looked up now ends by its browser, or with the next news.
             if let Ok(Some(view)) = pool.session(session).await
@@ -222,12 +336,13 @@ impl Sessions {
 
     /// Finds sessions in another pool, too. Has to be called on the runtime that its tasks run on.
     pub fn add(self: &Arc<Self>, pool: Arc<dyn Pool>) {
-        tokio::spawn(heed(Arc::downgrade(self), Arc::clone(&pool)));
-        self.pools.rcu(|pools| {
+        let before = self.pools.rcu(|pools| {
             let mut pools = Vec::clone(pools);
             pools.push(Arc::clone(&pool));
             pools
         });
+        let region = before.len() as u16;
+        tokio::spawn(heed(Arc::downgrade(self), region, pool));
     }
 
     /// How many clients are connected here.
@@ -407,8 +522,11 @@ impl Sessions {
                 session.end_with(farewell(cause.unwrap_or(CloseReason::ConnectionError)));
             }
         };
+        let traffic = Arc::new(Traffic::default());
+        self.spent().insert(place.session, Arc::clone(&traffic));
         let pipe = Pipe {
             stream,
+            traffic: [Arc::clone(&self.traffic), traffic],
             cut,
             cause: Some(Box::pin(cause)),
         };
@@ -420,8 +538,11 @@ impl Sessions {
         let (carried, carrying) = Session::new(pipe, terms);
         let _ = session.set(carried.clone());
         let all = Arc::clone(self);
+        let over = carried.clone();
         tokio::spawn(async move {
             let ended = carrying.await;
+            all.left_out.fetch_add(over.left_out(), Ordering::Relaxed);
+            drop(over);
             // Until it is known everywhere, whoever comes finds a session that has ended.
             if ended == Ended::Closed {
                 all.end(place, CloseReason::NormalClosure).await;
@@ -496,7 +617,7 @@ fn reach(policy: &Value) -> Option<Reach> {
 }
 
 /// Ends what the pool says has ended, for as long as there are sessions.
-async fn heed(sessions: Weak<Sessions>, pool: Arc<dyn Pool>) {
+async fn heed(sessions: Weak<Sessions>, region: u16, pool: Arc<dyn Pool>) {
     let mut news = pool.news();
     loop {
         let told = news.recv().await;
@@ -504,7 +625,12 @@ async fn heed(sessions: Weak<Sessions>, pool: Arc<dyn Pool>) {
             return;
         };
         match told {
-            Ok(News::Ended(ended)) => sessions.ended(ended.session, ended.reason),
+            Ok(News::Ended(ended)) => {
+                sessions.ended(ended.session, ended.reason);
+                if ended.class == Class::Session {
+                    tokio::spawn(sessions.bid_farewell(region, ended));
+                }
+            }
             Ok(News::Ready { .. } | News::Disowned { .. }) => {}
             Err(RecvError::Lagged(_)) => sessions.look_again(&*pool).await,
             Err(RecvError::Closed) => return,
@@ -532,6 +658,8 @@ fn service(session: SessionId) -> usher_cdp::session::Service {
 /// A browser's pipe, whose end waits for its cause: clients are told both together.
 struct Pipe {
     stream: UnixStream,
+    /// Of all, and its own.
+    traffic: [Arc<Traffic>; 2],
     cut: Arc<Cut>,
     cause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -547,7 +675,13 @@ impl AsyncRead for Pipe {
         }
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
-        if read.is_ok() && buffer.filled().len() > before {
+        let len = buffer.filled().len() - before;
+        if read.is_ok() && len > 0 {
+            for traffic in &self.traffic {
+                traffic
+                    .from_browser
+                    .fetch_add(len as u64, Ordering::Relaxed);
+            }
             return Poll::Ready(read);
         }
         if let Some(cause) = &mut self.cause {
@@ -567,7 +701,12 @@ impl AsyncWrite for Pipe {
         match ready!(Pin::new(&mut self.stream).poll_write(context, bytes)) {
             // The end is told where it is read.
             Err(_) => Poll::Ready(Ok(bytes.len())),
-            written => Poll::Ready(written),
+            Ok(len) => {
+                for traffic in &self.traffic {
+                    traffic.to_browser.fetch_add(len as u64, Ordering::Relaxed);
+                }
+                Poll::Ready(Ok(len))
+            }
         }
     }
 

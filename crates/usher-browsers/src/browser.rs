@@ -39,6 +39,7 @@ pub struct Launcher {
     backend: Box<dyn Backend>,
     user: Option<(u32, u32)>,
     exit: Box<dyn Exit>,
+    leaked: usize,
 }
 
 impl std::fmt::Debug for Launcher {
@@ -143,6 +144,7 @@ impl Launcher {
             backend,
             user,
             exit,
+            leaked: processes.max(usize::try_from(in_groups).unwrap_or(usize::MAX)),
         };
         for warning in launcher.warnings() {
             tracing::warn!("{warning}");
@@ -171,6 +173,12 @@ impl Launcher {
     #[must_use]
     pub fn exit(&self) -> &dyn Exit {
         self.exit.as_ref()
+    }
+
+    /// Processes that an earlier host had left, which were ended.
+    #[must_use]
+    pub fn leaked(&self) -> usize {
+        self.leaked
     }
 
     /// Everything that was said of the machine.
@@ -418,6 +426,12 @@ impl Body {
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.tree.memory()
+    }
+
+    /// Processor time that it has used.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        self.tree.cpu()
     }
 
     /// Whether it has run out of the memory that it may use, by this measure of it.

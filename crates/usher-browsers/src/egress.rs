@@ -1,5 +1,6 @@
 //! The egress proxy as the way out of a browser's network.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -25,6 +26,13 @@ impl Exit for Egress {
     fn own(&self, listeners: Vec<SocketAddr>) {
         self.own_listeners(listeners);
     }
+
+    fn refused(&self) -> BTreeMap<String, u64> {
+        let counted = self.counts().filter(|&(_, count)| count > 0);
+        counted
+            .map(|(cause, count)| (cause.as_str().to_owned(), count))
+            .collect()
+    }
 }
 
 struct Passage {
@@ -43,6 +51,11 @@ impl Way for Passage {
         // A clock that was set back says nothing of how long ago it was.
         let recent = refusal.at.elapsed().is_ok_and(|ago| ago <= within);
         recent.then(|| refusal.cause.net_error().to_owned())
+    }
+
+    fn traffic(&self) -> (u64, u64) {
+        let usage = self.exit.usage();
+        (usage.sent, usage.received)
     }
 }
 

@@ -5,6 +5,7 @@
 //! made in, whoever accepts from it. So the egress proxy serves browsers without a relay between,
 //! and knows whose connection it is by the listener that it came from.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -22,6 +23,11 @@ pub trait Exit: Send + Sync {
 
     /// Where this installation itself listens, from now on: no browser gets there.
     fn own(&self, _listeners: Vec<SocketAddr>) {}
+
+    /// What did not leave or come back, by the word of its cause, since it was made.
+    fn refused(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// One browser's way out. Dropping it cuts all of its connections.
@@ -36,6 +42,11 @@ pub trait Way: Send {
     /// Why `host` could not be reached, if it was tried within the last `within`: the browser itself
     /// only knows that its proxy refused.
     fn cause(&self, host: &str, within: Duration) -> Option<String>;
+
+    /// Bytes that went out, and that came in.
+    fn traffic(&self) -> (u64, u64) {
+        (0, 0)
+    }
 }
 
 /// No way out at all: every page fails at once, as if its proxy were down.

@@ -222,6 +222,23 @@ impl Group {
         told.trim().parse().ok()
     }
 
+    /// Processor time used by all of it; `None` when no group counts it.
+    #[must_use]
+    pub fn cpu(&self) -> Option<Duration> {
+        let read = |folder: &PathBuf, name| fs::read_to_string(folder.join(name)).ok();
+        self.folders.iter().find_map(|folder| {
+            // v1 counts nanoseconds, v2 says microseconds beside other figures.
+            if let Some(told) = read(folder, "cpuacct.usage") {
+                return told.trim().parse().ok().map(Duration::from_nanos);
+            }
+            let told = read(folder, "cpu.stat")?;
+            let mut used = told
+                .lines()
+                .filter_map(|line| line.strip_prefix("usage_usec "));
+            used.next()?.trim().parse().ok().map(Duration::from_micros)
+        })
+    }
+
     /// How many of its processes were killed for want of memory.
     #[must_use]
     pub fn oom_kills(&self) -> u64 {

@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -22,6 +23,8 @@ pub(crate) struct Process {
     pub parent: i32,
     /// Its process group.
     pub group: i32,
+    /// Processor time that it has used.
+    pub cpu: Duration,
     /// Whether it has ended and only waits to be asked how.
     pub ended: bool,
 }
@@ -42,11 +45,18 @@ fn process(pid: i32) -> Option<Process> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
+    // The 14th and 15th field of all, in hundredths of a second on every machine that Linux runs on.
+    let mut ticks = fields
+        .clone()
+        .skip(8)
+        .map_while(|field| field.parse::<u64>().ok());
+    let cpu = Duration::from_millis(ticks.by_ref().take(2).sum::<u64>() * 10);
     let ended = matches!(state, "Z" | "X");
     Some(Process {
         pid,
         parent,
         group,
+        cpu,
         ended,
     })
 }

@@ -79,6 +79,14 @@ impl Tree {
         })
     }
 
+    /// Processor time of all of it, as its group counts it; else of the processes that it has now.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.group.cpu().unwrap_or_else(|| {
+            let members = orphans::tree(self.outer_pid);
+            members.iter().map(|one| one.cpu).sum()
+        })
+    }
+
     /// How many of its processes were killed for want of memory.
     pub(crate) fn oom_kills(&self) -> u64 {
         self.group.oom_kills()

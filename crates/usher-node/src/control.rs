@@ -40,7 +40,8 @@ use usher_rooms::route::Ambiguous;
 use usher_store::Revision;
 
 use crate::attempts::Attempts;
-use crate::browsers::{Asking, Browsers};
+use crate::browsers::figures::BrowserMetrics;
+use crate::browsers::{self, Asking, Browsers};
 use crate::pins::Presented;
 use crate::probes::Probes;
 use crate::rooms::{self, RoomMetrics, Standing};
@@ -107,6 +108,8 @@ impl Shared {
             version,
         }));
         registry.register_collector(Box::new(RoomMetrics(Arc::clone(&services.rooms))));
+        let browsers = BrowserMetrics(Arc::clone(&services.browsers));
+        registry.register_collector(Box::new(browsers));
         Arc::new(Shared {
             attempts: Attempts::new(Arc::clone(&plane)),
             plane,
@@ -337,7 +340,7 @@ impl Control for Shared {
     }
 
     fn browsers(&self) -> Arc<Vec<BrowserPool>> {
-        Arc::default()
+        Arc::new(browsers::figures::pools(&self.browsers))
     }
 
     fn browser_front(&self) -> Option<Arc<dyn BrowserFront>> {

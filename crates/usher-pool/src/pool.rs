@@ -168,6 +168,9 @@ pub trait Pool: Send + Sync {
     /// Live sessions of an account, newest first. Quick actions are none, here and in the history.
     fn sessions(&self, account: Id) -> Answer<'_, Vec<SessionView>>;
 
+    /// Live sessions of all accounts, newest first: no more than `limit`.
+    fn live(&self, limit: u32) -> Answer<'_, Vec<SessionView>>;
+
     /// Sessions of an account, live ones too, newest first: `limit` of them, after the first
     /// `offset`. No more than [`crate::HISTORY_PAGE_MAX`].
     fn history(&self, account: Id, offset: u32, limit: u32) -> Answer<'_, Vec<SessionView>>;

@@ -138,6 +138,9 @@ async fn fifty_brokers_and_no_browser_given_twice() {
     assert_eq!((given.len(), different.len()), (200, 200));
     let sessions = pool.sessions(account("default")).await.expect("asked");
     assert_eq!(sessions.len(), 200);
+    let live = pool.live(1_000).await.expect("asked");
+    assert_eq!(live, sessions, "of all accounts, newest first");
+    assert_eq!(pool.live(7).await.expect("asked"), sessions[..7]);
 }
 
 #[tokio::test]

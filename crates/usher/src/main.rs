@@ -49,7 +49,7 @@ enum Command {
     Export(export::Arguments),
     /// Show the pools, endpoints, waiting rooms and browsers of a running node
     Status(status::Arguments),
-    /// Start two endpoints, a load balancer and a waiting room to play with
+    /// Start two endpoints, a load balancer, a waiting room and browsers to play with
     Demo(demo::Arguments),
     /// Run the browsers of this machine, for the process that serves them
     #[command(hide = true)]

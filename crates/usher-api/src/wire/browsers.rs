@@ -123,6 +123,16 @@ impl BrowserPool {
         })
     }
 
+    /// How many sessions each account has, by what it is called.
+    #[must_use]
+    pub fn by_account(&self) -> BTreeMap<&str, u64> {
+        let mut sessions = BTreeMap::new();
+        for session in &self.sessions {
+            *sessions.entry(session.account_name.as_str()).or_default() += 1;
+        }
+        sessions
+    }
+
     /// As the state of the node says it.
     #[must_use]
     pub fn told(&self, now: Wall) -> Value {
@@ -130,10 +140,6 @@ impl BrowserPool {
             HostState::Missing(why) => Some(why),
             HostState::Starting | HostState::Running => None,
         };
-        let mut sessions: BTreeMap<&str, u64> = BTreeMap::new();
-        for session in &self.sessions {
-            *sessions.entry(&session.account_name).or_default() += 1;
-        }
         let oldest = self
             .sessions
             .iter()
@@ -152,7 +158,7 @@ impl BrowserPool {
             "trouble": self.trouble(),
             "queue": {"waiting": self.queue.waiting, "oldest_seconds": rounded(self.queue.oldest)},
             "drawn_seconds_ago": self.drawn.map(|ago| ago.as_secs()),
-            "sessions": sessions,
+            "sessions": self.by_account(),
             "oldest_session_seconds": oldest.max().map(|age| age.as_secs()),
         })
     }

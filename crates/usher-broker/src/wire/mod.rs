@@ -230,7 +230,8 @@ async fn get<B>(
 }
 
 /// How sessions and connections are written.
-pub(crate) fn uuid(id: u128) -> String {
+#[must_use]
+pub fn uuid(id: u128) -> String {
     let digits = format!("{id:032x}");
     let ends = [0..8, 8..12, 12..16, 16..20, 20..32];
     ends.map(|range| &digits[range]).join("-")

@@ -17,7 +17,7 @@ use usher_core::lease::close::CloseReason;
 use usher_core::lease::{BrowserId, SessionId};
 
 use super::pipe::{Answers, Commands, amid};
-use super::wire::Answer;
+use super::wire::{Answer, Took};
 use crate::browser::{Body, Browser, Launcher};
 use crate::canary;
 use crate::client::ClientFault;
@@ -67,8 +67,10 @@ pub(super) enum Told {
     Prepared(BrowserId, SessionId, oneshot::Sender<Answer>),
     /// It wants to end, because of this.
     Ends(BrowserId, CloseReason),
-    /// It did not start.
-    Failed(BrowserId),
+    /// It still does.
+    Drew,
+    /// It did not start; why.
+    Failed(BrowserId, String),
     /// Nothing is left of it.
     Gone(BrowserId),
 }
@@ -77,6 +79,11 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct Facts {
     mem_kib: AtomicU32,
+    peak_kib: AtomicU32,
+    cpu_ms: AtomicU64,
+    commands: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
     /// Milliseconds since `began`; [`HELD`] while a command is under way.
     quiet_from: AtomicU64,
     began: Instant,
@@ -88,6 +95,11 @@ impl Facts {
     fn new() -> Facts {
         Facts {
             mem_kib: AtomicU32::new(0),
+            peak_kib: AtomicU32::new(0),
+            cpu_ms: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             quiet_from: AtomicU64::new(0),
             began: Instant::now(),
         }
@@ -95,6 +107,17 @@ impl Facts {
 
     pub(super) fn mem_kib(&self) -> u32 {
         self.mem_kib.load(Ordering::Relaxed)
+    }
+
+    /// All of it until now.
+    pub(super) fn took(&self) -> Took {
+        Took {
+            peak_kib: self.peak_kib.load(Ordering::Relaxed),
+            cpu_ms: self.cpu_ms.load(Ordering::Relaxed),
+            commands: self.commands.load(Ordering::Relaxed),
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn quiet(&self) -> Duration {
@@ -180,8 +203,9 @@ impl Keeper {
             Err(fault) => {
                 let fault: &(dyn std::error::Error + 'static) = &fault;
                 let cause = fault.source().map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(browser = ?self.id, "{fault}: {cause}");
-                self.tell(Told::Failed(self.id));
+                let why = format!("{fault}: {cause}");
+                tracing::warn!(browser = ?self.id, "{why}");
+                self.tell(Told::Failed(self.id, why));
                 return;
             }
         };
@@ -201,6 +225,7 @@ impl Keeper {
             tracing::debug!(browser = ?self.id, ?reason, said = body.said(), "ends by itself");
             self.tell(Told::Ends(self.id, reason));
         }
+        self.account(&mut body);
         let mut pause = Duration::from_secs(1);
         while let Err(error) = body.close().await {
             tracing::error!(browser = ?self.id, %error, "a browser does not go away");
@@ -220,7 +245,17 @@ impl Keeper {
         let memory = body.memory();
         let kib = u32::try_from(memory / 1024).unwrap_or(u32::MAX);
         self.facts.mem_kib.store(kib, Ordering::Relaxed);
+        self.facts.peak_kib.fetch_max(kib, Ordering::Relaxed);
         body.is_out_of_memory(memory)
+    }
+
+    /// What it took, while there is something left of it to be asked.
+    fn account(&self, body: &mut Body) {
+        let cpu_ms = u64::try_from(body.cpu().as_millis()).unwrap_or(u64::MAX);
+        self.facts.cpu_ms.store(cpu_ms, Ordering::Relaxed);
+        let (sent, received) = body.way().map_or((0, 0), |way| way.traffic());
+        self.facts.sent.store(sent, Ordering::Relaxed);
+        self.facts.received.store(received, Ordering::Relaxed);
     }
 
     /// While the browser is ours to talk to.
@@ -241,7 +276,10 @@ impl Keeper {
                 }
                 _ = checks.tick(), if idle.is_none() => {
                     match canary::check(client).await {
-                        Ok(()) => continue,
+                        Ok(()) => {
+                            self.tell(Told::Drew);
+                            continue;
+                        }
                         Err(fault) => {
                             tracing::warn!(browser = ?self.id, %fault, "a ready browser does not answer");
                             return Next::Over(Some(CloseReason::ChromiumCrashed));
@@ -407,6 +445,9 @@ impl Keeper {
 
     /// `count` commands came.
     fn commanded(&mut self, count: u32) {
+        self.facts
+            .commands
+            .fetch_add(u64::from(count), Ordering::Relaxed);
         if let Some(idle) = &mut self.idle {
             idle.last = Instant::now();
             idle.under_way = idle.under_way.saturating_add(count);

@@ -24,6 +24,7 @@ mod caller;
 mod door;
 mod keeper;
 mod pipe;
+mod tally;
 pub mod wire;
 
 pub use caller::{Caller, CallerFault, Watching};
@@ -32,6 +33,7 @@ pub use keeper::HELD_MAX;
 use crate::browser::Launcher;
 use crate::page::{PageFault, Screenshot};
 use keeper::{Facts, Order, Told, keep};
+use tally::Tally;
 use wire::{Answer, Ask, Beat, Beats, Hello, Listed, Standing};
 
 /// A browser that nobody took for as long is replaced: its build and its memory grow old.
@@ -84,6 +86,7 @@ pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Resu
     let (told, news) = mpsc::unbounded_channel();
     let settings = launcher.settings();
     let agent = Agent {
+        tally: Tally::new(launcher.leaked()),
         core: core::Host::new(settings.slots, settings.launches_max),
         launcher: Arc::new(launcher),
         began: Instant::now(),
@@ -114,10 +117,12 @@ struct Kept {
     facts: Arc<Facts>,
     guardrails: serde_json::Value,
     told_to_end: bool,
+    launched: Instant,
 }
 
 struct Agent {
     core: core::Host,
+    tally: Tally,
     launcher: Arc<Launcher>,
     began: Instant,
     boot: Option<Boot>,
@@ -266,6 +271,7 @@ impl Agent {
                     facts,
                     guardrails: serde_json::Value::Null,
                     told_to_end: false,
+                    launched: Instant::now(),
                 },
             );
             self.changed = true;
@@ -279,6 +285,9 @@ impl Agent {
         match told {
             Told::Ready(id) => {
                 self.failed_pause = Duration::ZERO;
+                if let Some(kept) = self.kept.get(&id) {
+                    self.tally.started(kept.launched.elapsed());
+                }
                 self.core.ready(id, now);
             }
             Told::Ends(id, reason) => {
@@ -288,13 +297,15 @@ impl Agent {
                     kept.told_to_end = true;
                 }
             }
-            Told::Failed(id) => {
+            Told::Drew => self.tally.drew(),
+            Told::Failed(id, why) => {
+                self.tally.failed(&why);
                 let pause = (self.failed_pause * 2).max(Duration::from_secs(1));
                 self.failed_pause = pause.min(FAILED_PAUSE_MAX);
                 self.launch_from = now.after(self.failed_pause);
-                self.gone(id);
+                self.gone(id, false);
             }
-            Told::Gone(id) => self.gone(id),
+            Told::Gone(id) => self.gone(id, true),
             Told::Prepared(id, session, to) => {
                 let answer = if self.core.prepared(id, session, now) {
                     Answer::DONE
@@ -306,10 +317,15 @@ impl Agent {
         }
     }
 
-    fn gone(&mut self, id: BrowserId) {
-        self.kept.remove(&id);
+    /// `worked`: it was ready once.
+    fn gone(&mut self, id: BrowserId, worked: bool) {
+        let kept = self.kept.remove(&id);
         if let Some(last) = self.core.gone(id) {
-            let last = Beat::from(last);
+            if worked {
+                self.tally.ended(last.reason);
+            }
+            let mut last = Beat::from(last);
+            last.last = kept.map(|kept| kept.facts.took());
             self.ended.push_back((self.now(), last.clone()));
             if self.ended.len() > ENDED_MAX {
                 self.ended.pop_front();
@@ -410,6 +426,7 @@ impl Agent {
                 closed.map_or_else(denied, |()| Answer::DONE)
             }
             Ask::List => Answer::of(&self.list(now)),
+            Ask::Figures => Answer::of(&self.tally.told(self.launcher.exit().refused())),
             Ask::Confirmed { boot, made } => {
                 let made = Mono::from_nanos(made);
                 self.core.confirmed(Boot(boot), made);

@@ -6,6 +6,7 @@
 //! the host copies bytes and looks at none; after `watch` it carries heartbeats; and the answer to
 //! `screenshot` is followed by a frame with the picture.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -96,6 +97,8 @@ pub enum Ask {
         /// The moment that the list says it was made at.
         made: u64,
     },
+    /// What was counted since the host began: [`Figures`].
+    Figures,
     /// Send heartbeats from here on.
     Watch,
     /// Where this installation listens, from now on: nothing opens these to a page.
@@ -175,6 +178,49 @@ pub struct Beat {
     pub quiet_ms: u64,
     /// A text of [`CloseReason`].
     pub reason: String,
+    /// What it took, with the last heartbeat of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Took>,
+}
+
+/// What a browser took in its life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Took {
+    /// Memory at its highest, in KiB.
+    pub peak_kib: u32,
+    /// Processor time, in milliseconds.
+    pub cpu_ms: u64,
+    /// Commands that came over its pipe.
+    pub commands: u64,
+    /// Bytes that its pages sent.
+    pub sent: u64,
+    /// Bytes that its pages received.
+    pub received: u64,
+}
+
+/// Bounds of the classes of [`Figures::launched`], in milliseconds.
+pub const LAUNCH_MS: [u64; 8] = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000];
+
+/// What a host counted since it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Browsers that came to draw, by how long that took: below each of [`LAUNCH_MS`], and above.
+    pub launched: Vec<u64>,
+    /// How long these took together, in milliseconds.
+    pub launch_ms: u64,
+    /// Browsers that did not come to that.
+    pub failures: u64,
+    /// Why the last one did not; none once one did.
+    pub failing: Option<String>,
+    /// Since a browser showed that it draws or answers; none: never.
+    pub drew_ms_ago: Option<u64>,
+    /// Browsers that worked and are gone, by a text of [`CloseReason`].
+    pub ended: BTreeMap<String, u64>,
+    /// Processes that an earlier host had left.
+    pub leaked: u64,
+    /// What did not leave or come back, by the word of its cause.
+    pub egress: BTreeMap<String, u64>,
 }
 
 impl From<Heartbeat> for Beat {
@@ -187,6 +233,7 @@ impl From<Heartbeat> for Beat {
             mem_kib: beat.mem_kib,
             quiet_ms: u64::try_from(beat.quiet.as_millis()).unwrap_or(u64::MAX),
             reason: beat.reason.as_str().to_owned(),
+            last: None,
         }
     }
 }

@@ -22,7 +22,7 @@ use usher_core::id::Kind;
 use usher_core::region::Region;
 
 use super::served::{self, Pools, Served};
-use super::{ARRIVAL_MAX, Browsers, Stage};
+use super::{ARRIVAL_MAX, Browsers, Stage, figures};
 use crate::StartError;
 use crate::handover::Bequest;
 use crate::listeners::{Listening, Part};
@@ -539,6 +539,9 @@ impl Browsers {
     fn settle(&self, process: &Process) {
         let accounts = process.accounts.iter().map(account).map(Arc::new);
         self.accounts.store(Arc::new(accounts.collect()));
+        let names = process.accounts.iter();
+        let names = names.map(|it| (declared(Kind::Account, &it.name), it.name.clone()));
+        self.names.store(Arc::new(names.collect()));
     }
 
     /// There are none from now on.
@@ -554,7 +557,12 @@ impl Browsers {
         accounts.iter().map(|it| Account::clone(it)).collect()
     }
 
-    fn arrive(&self, served: Option<Served>) {
+    fn arrive(self: &Arc<Self>, served: Option<Served>) {
+        if let Some(served) = &served {
+            let ended = served.front.carried().farewells();
+            let telling = figures::tell(Arc::clone(self), ended);
+            served.runtime.spawn(telling);
+        }
         let stage = served.map_or(Stage::Off, |served| Stage::Here(Arc::new(served)));
         self.served.send_replace(stage);
     }

@@ -13,6 +13,7 @@
 //! come wait in the listen queue until the process before has let go.
 
 mod api;
+pub(crate) mod figures;
 mod host;
 mod keeper;
 mod manner;
@@ -20,6 +21,7 @@ mod served;
 mod size;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +29,13 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 use tokio::sync::watch as latest;
 use tokio::time::timeout;
-use usher_broker::Standing;
 use usher_broker::wire::{Account, Front};
+use usher_broker::{Counted, Heard, REFUSALS, Standing};
 use usher_browsers::settings::Kind;
 use usher_core::id::Id;
+use usher_core::lease::SessionId;
 use usher_core::region::Region;
-use usher_pool::{Count, Figures};
+use usher_pool::{Count, Figures, SessionView};
 
 pub(crate) use api::Asking;
 pub use host::{HostFault, host};
@@ -47,6 +50,8 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Browsers {
     accounts: ArcSwap<Vec<Arc<Account>>>,
+    /// What accounts are called.
+    names: ArcSwap<BTreeMap<Id, String>>,
     served: latest::Sender<Stage>,
 }
 
@@ -83,6 +88,25 @@ pub struct RegionStanding {
     pub trouble: Option<String>,
     /// What an operator should know of its host.
     pub warnings: Vec<String>,
+    /// Whether its browsers may run without a sandbox.
+    pub insecure_single_tenant: bool,
+    /// Sessions that live, newest first, no more than [`figures::SESSIONS_MAX`]; of a second ago.
+    pub sessions: Vec<SessionView>,
+    /// What its host counted.
+    pub heard: Option<Heard>,
+    /// What was counted here.
+    pub counted: Counted,
+}
+
+/// What is counted for all regions together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Carried {
+    /// Wishes that were refused, in the order of [`REFUSALS`].
+    refusals: [u64; REFUSALS.len()],
+    /// Bytes to browsers and from them.
+    bytes: (u64, u64),
+    /// Messages that were left out.
+    left_out: u64,
 }
 
 impl Browsers {
@@ -136,6 +160,34 @@ impl Browsers {
     pub fn clients(&self) -> usize {
         let served = self.served();
         served.map_or(0, |served| served.front.carried().clients())
+    }
+
+    /// How many clients are connected to a session through this process.
+    pub(crate) fn clients_of(&self, session: SessionId) -> usize {
+        let served = self.served();
+        served.map_or(0, |served| served.front.carried().clients_of(session))
+    }
+
+    /// What an account is called; its id where it is not in the configuration any more.
+    pub(crate) fn name(&self, account: Id) -> String {
+        let names = self.names.load();
+        let name = names.get(&account).cloned();
+        name.unwrap_or_else(|| account.to_string())
+    }
+
+    /// What went through this process, and what was refused here.
+    pub(crate) fn carried(&self) -> Carried {
+        let carried = self.served().map(|served| Carried {
+            refusals: served.front.broker().tally().refusals(),
+            bytes: served.front.carried().traffic(),
+            left_out: served.front.carried().left_out(),
+        });
+        carried.unwrap_or_default()
+    }
+
+    /// The code of the region that the broker knows by this number.
+    pub(crate) fn code(&self, number: u16) -> Option<&'static str> {
+        self.served()?.code(number)
     }
 
     fn served(&self) -> Option<Arc<Served>> {

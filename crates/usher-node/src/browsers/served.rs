@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +69,7 @@ pub(super) struct Served {
     program: PathBuf,
     own: watch::Receiver<Vec<SocketAddr>>,
     hosts: Arc<Hosts>,
+    insecure_single_tenant: AtomicBool,
     /// Those that were left are among them: their sessions go on.
     regions: ArcSwap<Vec<Arc<Here>>>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -110,6 +112,7 @@ impl Served {
             program: program.to_owned(),
             own: own.clone(),
             hosts,
+            insecure_single_tenant: AtomicBool::new(browsers.insecure_single_tenant),
             regions: ArcSwap::default(),
             tasks: Mutex::default(),
         };
@@ -204,6 +207,8 @@ impl Served {
         pools: Pools,
     ) {
         self.binding.accounts(accounts);
+        self.insecure_single_tenant
+            .store(browsers.insecure_single_tenant, Ordering::Relaxed);
         for here in self.regions.load().iter() {
             let wanted = browsers.pools.get(&here.region);
             if let Some(wanted) = wanted {
@@ -222,7 +227,15 @@ impl Served {
         }
     }
 
+    /// The code of the region that the broker knows by this number.
+    pub(super) fn code(&self, number: u16) -> Option<&'static str> {
+        let regions = self.regions.load();
+        let found = regions.iter().find(|here| here.number == number);
+        found.map(|here| here.region.code())
+    }
+
     pub(super) fn standing(&self) -> Vec<RegionStanding> {
+        let counted = self.front.broker().tally().counted();
         let standing = |here: &Arc<Here>| {
             let (known, counts) = (here.known.load(), here.counts.load());
             let source = here.source.borrow();
@@ -238,6 +251,10 @@ impl Served {
                 distance: known.distance,
                 trouble: known.trouble.clone().or(counts.trouble.clone()),
                 warnings: known.warnings.clone(),
+                insecure_single_tenant: self.insecure_single_tenant.load(Ordering::Relaxed),
+                sessions: counts.sessions.clone(),
+                heard: self.hosts.heard(here.number),
+                counted: (counted.get(usize::from(here.number)).cloned()).unwrap_or_default(),
             })
         };
         self.regions.load().iter().filter_map(standing).collect()

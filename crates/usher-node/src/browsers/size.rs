@@ -10,8 +10,9 @@ use usher_broker::Want;
 use usher_broker::wire::Front;
 use usher_core::lease::browser::Phase;
 use usher_core::lease::warm::{self, Demand, Sizer, Stand, Starts};
-use usher_pool::{Count, Pool};
+use usher_pool::{Count, Pool, SessionView};
 
+use super::figures::SESSIONS_MAX;
 use super::watch::Known;
 
 /// How often it is looked up how a region stands, and what it is to have.
@@ -24,6 +25,7 @@ const WISHES_MAX: u64 = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) list: Vec<Count>,
+    pub(super) sessions: Vec<SessionView>,
     pub(super) trouble: Option<String>,
 }
 
@@ -62,13 +64,16 @@ impl Size {
                 _ = ticks.tick() => {}
                 Ok(()) = self.bounds.changed() => {}
             }
-            let counts = match self.pool.counts().await {
-                Ok(list) => Counts {
+            let looked = (self.pool.counts().await, self.pool.live(SESSIONS_MAX).await);
+            let counts = match looked {
+                (Ok(list), Ok(sessions)) => Counts {
                     list,
+                    sessions,
                     trouble: None,
                 },
-                Err(error) => Counts {
+                (Err(error), _) | (_, Err(error)) => Counts {
                     list: Vec::new(),
+                    sessions: Vec::new(),
                     trouble: Some(error.to_string()),
                 },
             };

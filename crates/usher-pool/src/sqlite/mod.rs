@@ -421,6 +421,10 @@ impl Pool for Sqlite {
         Box::pin(self.read(move |connection| read::live(connection, account)))
     }
 
+    fn live(&self, limit: u32) -> Answer<'_, Vec<SessionView>> {
+        Box::pin(self.read(move |connection| read::live_of_all(connection, limit)))
+    }
+
     fn history(&self, account: Id, offset: u32, limit: u32) -> Answer<'_, Vec<SessionView>> {
         Box::pin(self.read(move |connection| read::history(connection, account, offset, limit)))
     }

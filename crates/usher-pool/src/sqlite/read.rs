@@ -127,6 +127,18 @@ pub(super) fn live(connection: &Connection, account: Id) -> Result<Vec<SessionVi
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+pub(super) fn live_of_all(connection: &Connection, limit: u32) -> Result<Vec<SessionView>, Fault> {
+    // By the browsers that are lent: there are few, and of sessions there is a whole history.
+    let sql = sessions!(
+        "WHERE s.ended IS NULL AND s.class = 0
+            AND s.browser IN (SELECT key FROM browser WHERE phase < 5 AND phase IN (2, 3))
+         ORDER BY +s.number DESC LIMIT ?1"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([limit], session)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn history(
     connection: &Connection,
     account: Id,

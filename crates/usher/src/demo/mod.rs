@@ -1,9 +1,10 @@
-//! `usher demo`: two endpoints, a load balancer and a waiting room in one process, to see it work in
-//! a minute.
+//! `usher demo`: two endpoints, a load balancer, a waiting room and, where the machine can run them,
+//! browsers, to see it work in a minute.
 //!
 //! The load balancer is a real one, read from a real configuration text that is printed on demand;
 //! only the endpoints are made up. They listen on free ports of loopback.
 
+mod browsers;
 mod endpoint;
 
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use endpoint::Endpoint;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   usher demo
-  usher demo --listen 127.0.0.1:0 --api 127.0.0.1:0    # any free ports
+  usher demo --listen 127.0.0.1:0 --api 127.0.0.1:0 --binding 127.0.0.1:0    # any free ports
   usher demo --print-config                            # a file like the one it runs")]
 pub(crate) struct Arguments {
     /// Where the load balancer listens
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     /// Where the API listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8788")]
     api: SocketAddr,
+    /// Where Workers reach browsers
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]
+    binding: SocketAddr,
     /// Print a configuration like the one it runs, and end
     #[arg(long)]
     print_config: bool,
@@ -48,9 +52,24 @@ pub(crate) fn demo(arguments: &Arguments) -> Ending {
         [Ok(blue), Ok(green)] => [blue.address(), green.address()],
         [Err(error), _] | [_, Err(error)] => return Ending::Environment(error),
     };
-    let text = configuration(arguments, blue, green);
+    let mut text = configuration(arguments, blue, green);
+    let lacking = browsers::lacking();
+    if lacking.is_none() {
+        text.push_str(&browsers::configuration(arguments.binding));
+    }
     if arguments.print_config {
         return say_all([text.trim_end()]);
+    }
+    let folder = match lacking {
+        Some(_) => None,
+        None => match browsers::Folder::make().context("make a folder for the browsers") {
+            Ok(folder) => Some(folder),
+            Err(error) => return Ending::Environment(error),
+        },
+    };
+    if let Some(folder) = &folder {
+        let path = serde_json::Value::from(folder.path().to_string_lossy());
+        text.push_str(&format!("state_folder: {path}\n"));
     }
     let source = config::Source {
         name: "demo",
@@ -60,7 +79,7 @@ pub(crate) fn demo(arguments: &Arguments) -> Ending {
     match config::load_text(&text, &source) {
         Ok(loaded) => run::serve(
             || Ok((loaded, run::Role::default())),
-            |listening| announce(listening, blue, green),
+            |listening| announce(listening, blue, green, lacking.as_deref()),
         ),
         Err(findings) => {
             let lines: Vec<String> = findings.lines().collect();
@@ -103,7 +122,7 @@ waiting_rooms:
     )
 }
 
-fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
+fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr, lacking: Option<&str>) {
     let find = |part| listening.iter().find(|listening| listening.part == part);
     let (Some(http), Some(api)) = (find(Part::Http), find(Part::Api)) else {
         return;
@@ -116,7 +135,7 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
     let usher = std::env::args()
         .next()
         .unwrap_or_else(|| "usher".to_owned());
-    let lines = [
+    let mut lines = vec![
         String::new(),
         format!("  {}   http://localhost:{port}/", bold("load balancer")),
         format!(
@@ -132,6 +151,27 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
             bold("waiting room"),
             dim("one seat: open it in two browsers, and leave one alone for 15 s")
         ),
+    ];
+    let binding = find(Part::Binding).map(|binding| binding.address);
+    match (binding, lacking) {
+        (Some(binding), _) => lines.push(format!(
+            "  {}        {}, binding at http://{binding}/v1   {}",
+            bold("browsers"),
+            "one ready, two at most",
+            dim("for programs")
+        )),
+        (None, Some(lacking)) => {
+            let lacking = lacking.strip_prefix("browsers: ").unwrap_or(lacking);
+            lines.push(format!("  {}        none: {lacking}", bold("browsers")));
+        }
+        (None, None) => {}
+    }
+    lines.extend([
+        format!(
+            "  {}       http://{api}/   {}",
+            bold("dashboard"),
+            dim(&format!("sign in with the token {TOKEN}"))
+        ),
         String::new(),
         format!("  {}", bold("try")),
         format!(
@@ -146,13 +186,24 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr) {
         format!("  {usher} explain --token {TOKEN} --api http://{api} http://localhost:{port}/"),
         format!("  curl -X POST http://{blue}/recover"),
         format!("  curl http://{api}/metrics"),
+    ]);
+    if let Some(binding) = binding {
+        let tries = browsers::tries(api, binding, blue, TOKEN);
+        lines.extend(tries.iter().flat_map(|(line, what)| {
+            [
+                format!("  {}", dim(&format!("# {what}"))),
+                format!("  {line}"),
+            ]
+        }));
+    }
+    lines.extend([
         String::new(),
         format!(
             "  {}",
             dim("Ctrl-C ends it. `usher demo --print-config` shows a file like the one behind it.")
         ),
         String::new(),
-    ];
+    ]);
     // Who does not see them can still stop the demonstration.
     let _unseen = say_all(lines);
 }

@@ -415,6 +415,33 @@ async def queue(page):
     await page.text("2 visitors waiting")
 
 
+async def borrow(page):
+    """Somebody borrows browsers: the sessions are seen, and one is closed."""
+    await page.go("/browsers")
+    outside("borrow")
+    session = sys.stdin.readline().strip()
+    if session == "none":
+        # This machine can run none: the page says why.
+        await page.text("gives no browsers")
+        return
+    close = f"Close session {session[:8]}"
+    await page.there("button", close)
+    await page.text("default")
+    await page.click("button", close)
+    await page.text("No client is connected to it")
+    await page.text(session)
+    await page.click("button", "Cancel")
+    await page.closed()
+    await page.click("button", close)
+    await page.click("button", "Close session")
+    await page.closed()
+    await page.until(f"!usher.find('button', {json.dumps(close)})", "the end of the session")
+    # One more, to be seen in every form.
+    outside("borrow")
+    session = sys.stdin.readline().strip()
+    await page.there("button", f"Close session {session[:8]}")
+
+
 async def follow(page):
     """Another process takes over, and nobody has to sign in again."""
     await page.go("/tokens")
@@ -487,8 +514,10 @@ async def shoot(page, folder):
         # What lies over the page.
         for place, button, word in ((pool, "Weights", "weights"), (pool, "Disable pool", "disable"),
                                     (pool, "Delete", "delete"), (pool, "Drain", "drain"),
-                                    ("/tokens", "New token", "token")):
+                                    ("/tokens", "New token", "token"), ("/browsers", "Close session", "session")):
             await page.go(place)
+            if place == "/browsers" and not await page.run("usher.all('button').some((el) => usher.name(el).startsWith('Close session'))"):
+                continue
             starts = json.dumps(button)
             await page.until(f"usher.all('button').find((el) => usher.name(el).startsWith({starts}))", button)
             await page.run(f"usher.all('button').find((el) => usher.name(el).startsWith({starts})).click()")
@@ -520,7 +549,7 @@ async def main(chromium, base, token, arguments):
         else:
             folder = pathlib.Path(value)
             folder.mkdir(parents=True, exist_ok=True)
-    stories = {"queue": queue, "light": light, "watch": watch, "explain": explain, "change": change, "follow": follow, "lose": lose,
+    stories = {"queue": queue, "light": light, "watch": watch, "explain": explain, "change": change, "borrow": borrow, "follow": follow, "lose": lose,
                "shoot": lambda page: shoot(page, folder)}
     with tempfile.TemporaryDirectory(prefix="usher-chromium-", ignore_cleanup_errors=True) as home:
         browser = subprocess.Popen(

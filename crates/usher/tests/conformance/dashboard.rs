@@ -42,6 +42,7 @@ fn an_operator_does_a_days_work_in_the_browser() {
         .set(&["api", "listen"], json!(api.to_string()))
         .set(&["store"], json!({"url": "sqlite:usher.db"}))
         .set(&["pid_file"], json!("usher.pid"))
+        .browsers()
         .pool("eu", [endpoints[0].origin("a")])
         .pool("us", [endpoints[1].origin("b")])
         .monitored("eu")
@@ -65,7 +66,7 @@ fn an_operator_does_a_days_work_in_the_browser() {
             std::env::var_os("USHER_SHOTS").as_deref(),
         ))
         .args([
-            "light", "watch", "explain", "change", "queue", "shoot", "follow", "lose",
+            "light", "watch", "explain", "change", "queue", "borrow", "shoot", "follow", "lose",
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -126,6 +127,13 @@ impl Scene {
                     );
                     wire.exchange(request);
                 }
+            }
+            // A browser whose session lasts longer than its pictures take.
+            ["borrow"] => {
+                let keep_alive = std::time::Duration::from_secs(1_200);
+                let session = self.usher().acquire_for(keep_alive);
+                let session = session.unwrap_or_else(|| "none".to_owned());
+                return format!("\n{session}");
             }
             ["follow"] => {
                 let usher = self.usher.as_mut().expect("runs");

@@ -1,14 +1,22 @@
 //! `usher demo` does what it tells people to try.
 
+use std::time::Instant;
+
 use serde_json::Value;
 
+use crate::support::browsers::PATIENCE_OF_BROWSERS;
 use crate::support::process::Folder;
 use crate::support::{Usher, Visitor, Wire, eventually};
 
+fn demonstration() -> Usher {
+    let args = ["--listen", "--api", "--binding"].map(|it| [it, "127.0.0.1:0"]);
+    let args = [&["demo"], args.as_flattened()].concat();
+    Usher::start_command(Folder::new(), &args)
+}
+
 #[test]
 fn the_demonstration_shares_fails_over_and_takes_back() {
-    let args = ["demo", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"];
-    let usher = Usher::start_command(Folder::new(), &args);
+    let usher = demonstration();
     let mut wire = usher.connect();
     let mut turn = || {
         let text = wire.get("localhost", "/").text();
@@ -67,4 +75,36 @@ fn the_file_behind_it_is_a_good_one() {
     folder.write("usher.yaml", &shown.stdout);
     let ended = folder.run(&["check", "--config", "usher.yaml"]);
     assert_eq!(ended.code, 0, "{ended:?}");
+}
+
+#[test]
+fn the_demonstration_draws_its_own_page() {
+    let usher = demonstration();
+    if usher.listeners("binding").is_empty() {
+        println!("SKIPPED: this machine can run no browsers");
+        return;
+    }
+    let authorization = "Authorization: Bearer demo\r\nContent-Type: application/json\r\n";
+    let get = |path: &str| {
+        let answer = usher.api(&format!("GET {path} HTTP/1.1\r\n{authorization}"), "");
+        crate::support::api::result(&answer)
+    };
+    let accounts = get("/client/v4/accounts");
+    let account = accounts[0]["id"].as_str().unwrap();
+    let state = get("/client/v4/usher/state");
+    let blue = crate::support::api::named(&state["pools"][0]["endpoints"], "blue");
+    let wish = serde_json::json!({"url": format!("http://127.0.0.1:{}/", blue["port"])});
+    let path = format!("/client/v4/accounts/{account}/browser-rendering/screenshot");
+    let head = format!("POST {path} HTTP/1.1\r\n{authorization}");
+    let deadline = Instant::now() + PATIENCE_OF_BROWSERS;
+    let picture = loop {
+        let answer = usher.api(&head, &wish.to_string());
+        // The first browser may still be on its way.
+        if answer.status() != 503 {
+            break answer;
+        }
+        assert!(Instant::now() < deadline, "{answer:?}");
+    };
+    assert_eq!(picture.status(), 200, "{picture:?}");
+    assert!(picture.body.starts_with(b"\x89PNG\r\n"), "{picture:?}");
 }

@@ -22,6 +22,7 @@ mod browsers_churn;
 mod browsers_killed;
 mod browsers_lines;
 mod browsers_locked;
+mod browsers_seen;
 mod check;
 mod client_framing;
 mod control_api;
