@@ -94,19 +94,6 @@ fn browser_url(base: &str, session: SessionId) -> String {
     format!("{base}/devtools/browser/{}", uuid(session.0))
 }
 
-/// Everything that is done with one page and one answer.
-const QUICK_ACTIONS: [&str; 9] = [
-    "screenshot",
-    "pdf",
-    "content",
-    "markdown",
-    "links",
-    "scrape",
-    "json",
-    "snapshot",
-    "accessibilityTree",
-];
-
 /// What stands behind both surfaces.
 pub struct Front {
     broker: Broker,
@@ -163,11 +150,12 @@ impl Front {
     {
         let path = path.strip_suffix('/').unwrap_or(path);
         let parts: Vec<&str> = path.split('/').collect();
-        if caller.style == Style::Envelope {
-            return Front::enveloped(&parts);
-        }
         let binding = caller.style == Style::Binding;
         match parts.as_slice() {
+            // Answered alike on every surface.
+            ["screenshot"] => Ok(self.screenshot(&caller, request).await),
+            [action] if quick::UNBUILT.contains(action) => Ok(self.unbuilt(action, &request)),
+            parts if caller.style == Style::Envelope => Front::enveloped(parts),
             ["acquire"] if binding => match *request.method() {
                 Method::GET => self.acquire(&caller, request).await,
                 _ => Err(Fault::method()),
@@ -198,8 +186,6 @@ impl Front {
             ["devtools", "browser", id, "json", rest @ ..] => {
                 self.inside(&caller, id, rest, &request).await
             }
-            ["screenshot"] => Ok(self.screenshot(&caller, request).await),
-            [action] if quick::UNBUILT.contains(action) => Ok(self.unbuilt(action, &request)),
             ["devtools", "browser", _, "live_view"] => Err(Fault::unbuilt("live view")),
             _ => Err(Fault::nowhere()),
         }
@@ -208,9 +194,6 @@ impl Front {
     /// What is answered in the envelope.
     fn enveloped(parts: &[&str]) -> Result<Response<Said>, Fault> {
         match parts {
-            [action] if QUICK_ACTIONS.contains(action) => {
-                Err(Fault::unbuilt(&format!("the quick action {action}")))
-            }
             ["crawl"] | ["crawl", _] => Err(Fault::unbuilt("crawling")),
             ["recording", _] | ["recording", _, "network"] => Err(Fault::unbuilt("recording")),
             _ => Err(Fault::nowhere()),
