@@ -90,7 +90,7 @@ pub struct RegionStanding {
     pub warnings: Vec<String>,
     /// Whether its browsers may run without a sandbox.
     pub insecure_single_tenant: bool,
-    /// Sessions that live, newest first, no more than [`figures::SESSIONS_MAX`]; of a second ago.
+    /// Sessions that live, newest first, 500 at most; of a second ago.
     pub sessions: Vec<SessionView>,
     /// What its host counted.
     pub heard: Option<Heard>,
