@@ -152,6 +152,10 @@ impl<'a> Place<'a> {
     fn meant(&self) -> &'a str {
         self.path.strip_suffix('/').unwrap_or(self.path)
     }
+
+    fn nowhere(&self) -> ApiError {
+        ApiError::NoRoute(format!("{}/{}", self.prefix, self.meant()))
+    }
 }
 
 impl Surface {
@@ -203,50 +207,21 @@ impl Surface {
         style: Style,
         mut request: Request<Body>,
     ) -> Result<Response, ApiError> {
-        if request.method() == Method::HEAD {
+        if request.method() == Method::HEAD && !upgrades(&request) {
             *request.method_mut() = Method::GET;
         }
-        let nowhere = || ApiError::NoRoute(format!("{}/{}", place.prefix, place.meant()));
+        let (of, connects) = self.admit(place, &request)?;
         let lines = || calls::of(place.meant());
-        let method = request.method();
-        let does = lines().find(|line| line.method == *method);
-        let does = does.map_or(Does::Edit, |line| line.does);
-        let id = place.account.parse::<Id>().ok();
-        let caller = match place.secret {
-            // A client that does take its token along may come as often as it likes.
-            Some(secret) if !access::presents(request.headers()) => {
-                let session = calls::only(calls::BROWSER, place.meant());
-                let session = session.filter(|_| does == Does::Connect && upgrades(&request));
-                let now = self.app.control.now();
-                let opens = session
-                    .zip(id)
-                    .is_some_and(|(session, id)| self.tickets.redeem(secret, id, session, now));
-                opens.then_some(None).ok_or(ApiError::Stranger)?
-            }
-            _ => Some(self.app.caller(request.headers())?),
-        };
-        let browsers = self.app.control.browser_front();
-        let accounts = match &browsers {
-            Some(browsers) => browsers.accounts(),
-            None => vec![(account(), ACCOUNT.to_owned())],
-        };
-        let known = accounts.iter().find(|(known, _)| Some(*known) == id);
-        let (of, name) = known.ok_or_else(nowhere)?;
-        // Whether they may be told an address that opens the browser.
-        let connects = match &caller {
-            Some(caller) => may(caller, does, name, &request)?,
-            None => false,
-        };
         if style == Style::Envelope {
             // There is nothing beside what is listed.
             if lines().next().is_none() {
-                return Err(nowhere());
+                return Err(place.nowhere());
             }
-            if lines().all(|line| line.method != *method) {
+            if lines().all(|line| line.method != *request.method()) {
                 return Err(ApiError::Method(String::new()));
             }
         }
-        let Some(browsers) = browsers else {
+        let Some(browsers) = self.app.control.browser_front() else {
             let text = "no browsers run here: the configuration has no browsers";
             return Err(ApiError::Unbuilt(text.to_owned()));
         };
@@ -258,9 +233,9 @@ impl Surface {
         let base = format!("ws{origin}/client/v4/accounts/{of}/{}", place.prefix);
         let now = self.app.control.now();
         let asked = asked.flatten();
-        let secret = asked.and_then(|session| self.tickets.issue(*of, session, now));
+        let secret = asked.and_then(|session| self.tickets.issue(of, session, now));
         let answer = browsers.answer(Asked {
-            account: *of,
+            account: of,
             style,
             path: place.path.to_owned(),
             once: secret
@@ -275,6 +250,40 @@ impl Surface {
             self.tickets.forget(&secret);
         }
         answer.ok_or(ApiError::Elsewhere)
+    }
+
+    /// Whose browsers are asked for, and whether an address may be told that opens one.
+    ///
+    /// # Errors
+    /// Nobody knows who asks, or they may not.
+    fn admit(&self, place: &Place<'_>, request: &Request<Body>) -> Result<(Id, bool), ApiError> {
+        let mut lines = calls::of(place.meant());
+        let does = lines.find(|line| line.method == *request.method());
+        let does = does.map_or(Does::Edit, |line| line.does);
+        let id = place.account.parse::<Id>().ok();
+        let caller = match place.secret {
+            // A client that does take its token along may come as often as it likes.
+            Some(secret) if !access::presents(request.headers()) => {
+                let session = calls::only(calls::BROWSER, place.meant());
+                let session = session.filter(|_| does == Does::Connect && upgrades(request));
+                let now = self.app.control.now();
+                let opens = session
+                    .zip(id)
+                    .is_some_and(|(session, id)| self.tickets.redeem(secret, id, session, now));
+                opens.then_some(None).ok_or(ApiError::Stranger)?
+            }
+            _ => Some(self.app.caller(request.headers())?),
+        };
+        let accounts = match self.app.control.browser_front() {
+            Some(browsers) => browsers.accounts(),
+            None => vec![(account(), ACCOUNT.to_owned())],
+        };
+        let known = accounts.into_iter().find(|(known, _)| Some(*known) == id);
+        let (of, name) = known.ok_or_else(|| place.nowhere())?;
+        match caller {
+            Some(caller) => Ok((of, may(&caller, does, &name, request)?)),
+            None => Ok((of, false)),
+        }
     }
 
     /// The whole body, and its place among the large ones.

@@ -116,3 +116,26 @@ fn a_browser_of_another_account_is_nobodys() {
     let none = usher.api_get(&own.replace(&ids[0], &"0".repeat(32)));
     assert_eq!(none.status(), 404);
 }
+
+#[test]
+fn a_connection_over_the_api_outlives_a_hand_over() {
+    let config = Config::new()
+        .browsers()
+        .set(&["pid_file"], json!("usher.pid"));
+    let mut usher = Usher::start(&config);
+    let Some(session) = usher.api_acquire() else {
+        return;
+    };
+    let path = usher.browsers_path("browser-run");
+    let path = format!("{path}/devtools/browser/{session}");
+    let url = json!(format!("ws://{}{path}", usher.address("api")));
+    let mut before = connect(&url, Some(&bearer())).expect("a browser");
+    before.version();
+    usher.hand_over();
+    // Carried to its end by the process before; who comes now is the other one's.
+    before.version();
+    let mut after = connect(&url, Some(&bearer())).expect("the same browser");
+    after.version();
+    assert_eq!(usher.api_call("DELETE", &path)["status"], "closing");
+    assert_eq!(usher.wait().code(), Some(0));
+}
