@@ -119,7 +119,7 @@ pub(super) struct Fault {
     pub(super) status: StatusCode,
     pub(super) text: String,
     /// Its number in the envelope.
-    code: Option<u32>,
+    code: Option<u16>,
     retry_after: Option<u64>,
     /// Whether clients that try again by themselves should not.
     last: bool,
@@ -130,7 +130,7 @@ pub(super) struct Fault {
 }
 
 /// The number of what is not built.
-const UNBUILT: u32 = 10_501;
+pub(super) const UNBUILT: u16 = 10_501;
 
 impl Fault {
     pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Fault {

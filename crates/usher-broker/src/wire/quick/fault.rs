@@ -12,7 +12,7 @@ use usher_core::lease::refusal::Refusal;
 
 use super::fields::Problem;
 use crate::quick::Why;
-use crate::wire::answer::{Said, json};
+use crate::wire::answer::{Said, UNBUILT, json};
 
 /// How long somebody waits who comes while bodies fill the memory that there is for them.
 const ROOM_RETRY: u64 = 5;
@@ -62,7 +62,7 @@ impl Fault {
 
     pub(super) fn unbuilt(action: &str) -> Fault {
         let text = format!("{action} is not built here");
-        Fault::new(StatusCode::NOT_IMPLEMENTED, None, text)
+        Fault::new(StatusCode::NOT_IMPLEMENTED, Some(UNBUILT), text)
     }
 
     pub(super) fn large() -> Fault {
