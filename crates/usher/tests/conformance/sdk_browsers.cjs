@@ -90,6 +90,15 @@ async function story(prefix, accounts) {
     await refused(426, says("a WebSocket is expected here"), call);
   }
 
+  // One page drawn, without a session.
+  const drawn = { account_id, html: "<p>drawn</p>", viewport: { width: 80, height: 60 } };
+  const picture = await actions.screenshot.create(drawn).asResponse();
+  assert.equal(picture.headers.get("content-type"), "image/png");
+  assert.match(picture.headers.get("x-browser-ms-used"), /^[0-9]+$/);
+  const png = Buffer.from(await picture.arrayBuffer());
+  assert.deepEqual([png.toString("latin1", 1, 4), png.readUInt32BE(16), png.readUInt32BE(20)], ["PNG", 80, 60]);
+  await refused(400, coded(5010), () => actions.screenshot.create({ ...of, url: "ftp://example.com/" }));
+
   // What is not built, each in the way of its place.
   const last = (error) => assert.equal(error.headers.get("x-should-retry"), "false");
   await refused(501, last, () => browser.liveView.create(id, of));

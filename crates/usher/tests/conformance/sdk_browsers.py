@@ -104,6 +104,15 @@ def story(prefix, accounts):
     ]:
         refused(cloudflare.APIStatusError, says("a WebSocket is expected here"), call)
 
+    # One page drawn, without a session.
+    drawn = {**of, "html": "<p>drawn</p>", "viewport": {"width": 80, "height": 60}}
+    picture = rendering.screenshot.with_raw_response.create(**drawn)
+    assert picture.headers["content-type"] == "image/png", picture.headers
+    assert int(picture.headers["x-browser-ms-used"]) > 0, picture.headers
+    png = picture.http_response.read()
+    assert (png[1:4], int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (b"PNG", 80, 60)
+    refused(cloudflare.BadRequestError, coded(5010), lambda: rendering.screenshot.create(**of, url="ftp://example.com/"))
+
     # What is not built, each in the way of its place.
     broken = cloudflare.InternalServerError
     refused(broken, last, lambda: browser.live_view.create(id, **of))

@@ -29,6 +29,7 @@ fn drive(mut client: Command, script: &str) {
     let narrow = json!({"concurrent_browsers": 1, "browsers_per_second": 50, "browsers_burst": 50});
     let config = Config::new()
         .browsers()
+        .set(&["browsers", "pools", "WEU", "max"], json!(3))
         .set(&["accounts", "default", "limits"], quick)
         .set(&["accounts", "narrow"], json!({"limits": narrow}))
         .set(
