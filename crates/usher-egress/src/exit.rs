@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -296,6 +297,16 @@ impl Exit {
                 }
             }
         }
+    }
+
+    /// Serves one connection that came by no door, until it ends.
+    pub(crate) async fn welcome<S>(&self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite,
+    {
+        let (reader, writer) = tokio::io::split(stream);
+        let client = Client::new(reader, writer, None);
+        client.run(Arc::clone(&self.inner)).await;
     }
 
     /// Why the last request to this host, and port if one is given, did not come about, if one did

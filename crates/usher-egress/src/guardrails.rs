@@ -159,6 +159,12 @@ impl Guardrails {
         Guardrails { patterns }
     }
 
+    /// All of them.
+    #[must_use]
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
     /// These hosts and those of `other`.
     #[must_use]
     pub fn and(mut self, other: Guardrails) -> Guardrails {

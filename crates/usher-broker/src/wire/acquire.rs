@@ -105,7 +105,7 @@ impl Front {
         let node = Prepared {
             hosts: Arc::clone(self.sessions.hosts()),
             keep_alive,
-            policy: guardrails::policy(account, guardrails)?,
+            policy: guardrails::policy(account, &self.lists, guardrails).await?,
         };
         let ask = Ask {
             request: RequestId(chance::name()),

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use usher_egress::guardrails::{COMMON_CDNS, SETS_MAX};
-use usher_egress::{Guardrails, Pattern};
+use usher_egress::{Guardrails, Lists, Pattern};
 
 use super::Account;
 use super::answer::Fault;
@@ -83,8 +83,12 @@ fn header<T: for<'de> Deserialize<'de>>(headers: &HeaderMap) -> Result<Option<T>
         .map_err(|fault| Fault::bad(format!("{HEADER}: {fault}")))
 }
 
-/// The policy of a browser, for the egress proxy.
-pub(super) fn policy(account: &Account, written: Option<Written>) -> Result<Value, Fault> {
+/// The policy of a browser, for the egress proxy. Lists that it names by an address are fetched.
+pub(super) async fn policy(
+    account: &Account,
+    lists: &Lists,
+    written: Option<Written>,
+) -> Result<Value, Fault> {
     let mut policy = json!({});
     if !account.allow_private.is_empty() {
         policy["allow_private"] = account.allow_private.clone().into();
@@ -107,8 +111,11 @@ pub(super) fn policy(account: &Account, written: Option<Written>) -> Result<Valu
     for set in sets {
         match set.as_str() {
             "common-cdns" => hosts.extend(common_cdns().map(|pattern| pattern.to_string())),
-            _ if set.starts_with("https://") => {
-                return Err(Fault::unbuilt("a list of domains from an address"));
+            address if address.starts_with("https://") => {
+                let list = lists.get(address).await;
+                let of = |fault| Fault::bad(format!("guardrails: set {address:?}: {fault}"));
+                let list = list.map_err(of)?;
+                hosts.extend(list.iter().map(ToString::to_string));
             }
             _ => {
                 let text = format!("guardrails: set {set:?}: common-cdns, or an https:// address");
@@ -131,7 +138,7 @@ fn common_cdns() -> impl Iterator<Item = Pattern> {
 mod tests {
     use usher_core::id::{Id, Kind};
     use usher_core::lease::limits::{AccountKind, Limits};
-    use usher_egress::Policy;
+    use usher_egress::{Deadlines, Egress, Policy};
 
     use super::*;
 
@@ -146,21 +153,36 @@ mod tests {
         }
     }
 
-    fn of(body: &str) -> Result<Value, u16> {
-        let written = of_body(body.as_bytes()).and_then(|written| policy(&account(&[]), written));
+    /// No name has an address.
+    fn lists() -> Lists {
+        let nothing = |_| async { Err(std::io::ErrorKind::NotFound.into()) };
+        let egress = Egress::with(Deadlines::default(), nothing);
+        Lists::new(egress, Policy::default(), None)
+    }
+
+    async fn of(body: &str) -> Result<Value, u16> {
+        let written = of_body(body.as_bytes());
+        let written = match written {
+            Ok(written) => policy(&account(&[]), &lists(), written).await,
+            Err(fault) => Err(fault),
+        };
         written.map_err(|fault| fault.status.as_u16())
     }
 
-    #[test]
-    fn what_is_not_understood_makes_no_session() {
+    #[tokio::test]
+    async fn what_is_not_understood_makes_no_session() {
         for body in ["", " \n", "{}", r#"{"guardrails":{}}"#, r#"{"other":1}"#] {
-            assert_eq!(of(body), Ok(json!({})), "{body}");
+            assert_eq!(of(body).await, Ok(json!({})), "{body}");
         }
         let none = r#"{"guardrails":{"allowedDomains":[]}}"#;
-        assert_eq!(of(none), Ok(json!({"allowed_hosts": []})));
+        assert_eq!(of(none).await, Ok(json!({"allowed_hosts": []})));
         let one = r#"{"guardrails":{"allowedDomains":["*.example.com"]}}"#;
-        assert_eq!(of(one), Ok(json!({"allowed_hosts": ["*.example.com"]})));
-        let set = of(r#"{"guardrails":{"allowedDomainSets":["common-cdns"]}}"#).expect("a set");
+        assert_eq!(
+            of(one).await,
+            Ok(json!({"allowed_hosts": ["*.example.com"]}))
+        );
+        let set = of(r#"{"guardrails":{"allowedDomainSets":["common-cdns"]}}"#).await;
+        let set = set.expect("a set");
         assert!(
             set["allowed_hosts"]
                 .as_array()
@@ -174,19 +196,22 @@ mod tests {
             r#"{"guardrails":{"deniedDomains":["a"]}}"#,
             r#"{"guardrails":{"allowedDomainSets":["mine"]}}"#,
             r#"{"guardrails":{"allowedDomainSets":["common-cdns","a","b","c","d"]}}"#,
+            r#"{"guardrails":{"allowedDomainSets":["http://example.com/list"]}}"#,
+            // It does not come.
+            r#"{"guardrails":{"allowedDomainSets":["https://example.com/list"]}}"#,
+            r#"{"guardrails":{"allowedDomains":["a"],"allowedDomainSets":["https://169.254.169.254/"]}}"#,
         ] {
-            assert_eq!(of(body), Err(400), "{body}");
+            assert_eq!(of(body).await, Err(400), "{body}");
         }
-        let list = r#"{"guardrails":{"allowedDomainSets":["https://example.com/list"]}}"#;
-        assert_eq!(of(list), Err(501));
     }
 
-    #[test]
-    fn the_proxy_understands_what_it_is_told() {
+    #[tokio::test]
+    async fn the_proxy_understands_what_it_is_told() {
         let account = account(&["127.0.0.0/8"]);
         let body = br#"{"guardrails":{"allowedDomains":["a.example"],"allowedDomainSets":["common-cdns"]}}"#;
         let written = of_body(body).expect("read");
-        let told = policy(&account, written).expect("a policy");
+        let told = policy(&account, &lists(), written).await;
+        let told = told.expect("a policy");
         let read = Policy::read(&told.to_string()).expect("the same words");
         let guardrails = read.guardrails.expect("some");
         assert!(guardrails.allow("a.example") && guardrails.allow("unpkg.com"));

@@ -29,6 +29,7 @@ use hyper::body::Body;
 use usher_core::id::Id;
 use usher_core::lease::SessionId;
 use usher_core::lease::limits::Limits;
+use usher_egress::{Deadlines, Egress, Lists, Policy};
 
 use crate::broker::Broker;
 use crate::sessions::Sessions;
@@ -99,16 +100,21 @@ pub struct Front {
     broker: Broker,
     sessions: Arc<Sessions>,
     quick: Quick,
+    /// Of hosts, that sessions name by an address. Nobody's policy opens anything for them.
+    lists: Lists,
 }
 
 impl Front {
     /// Browsers of `broker`, and the sessions in the same regions.
     #[must_use]
     pub fn new(broker: Broker, sessions: Arc<Sessions>) -> Front {
+        let egress = Egress::new(Deadlines::default());
+        let lists = Lists::new(egress, Policy::default(), None);
         Front {
             broker,
             sessions,
             quick: Quick::default(),
+            lists,
         }
     }
 

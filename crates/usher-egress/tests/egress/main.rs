@@ -3,6 +3,7 @@
 mod causes;
 mod judged;
 mod limits;
+mod lists;
 mod passes;
 mod refused;
 mod world;

@@ -118,7 +118,7 @@ impl Front {
         let read = timeout(BODY_TIME_MAX, self.quick.read(body)).await;
         let read = read.map_err(|_| Fault::late())??;
         let object = object(&read.bytes)?;
-        let policy = guardrails::policy(&caller.account, None);
+        let policy = guardrails::policy(&caller.account, &self.lists, None).await;
         let policy = policy.map_err(|fault| Fault::bad(fault.text))?;
         let key = key(caller, &object, &query.rest);
         let asked = order::screenshot(Fields::new(object), query.ttl);
