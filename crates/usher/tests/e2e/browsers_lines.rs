@@ -4,6 +4,7 @@
 //! Where the machine refuses namespaces, tests with real browsers say so and do nothing. Tests of
 //! limits have a stand-in for browsers, as memory has no room for as many real ones.
 
+use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -148,14 +149,14 @@ fn fifty_at_once_get_different_browsers_or_the_refusal() {
     );
 }
 
-/// Browsers are stand-ins, of which a machine can have many.
+/// No more than three are kept ready, so that one is the reserve. Browsers are stand-ins, of which a machine can have many.
 fn stand_ins(max: u32, accounts: Value) -> Usher {
     let folder = Folder::new();
     // Browsers of a host that is root are somebody else.
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
     let program = folder.write("stand-in-browser", STAND_IN);
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-    let pool = json!({"backend": "process", "min_ready": max.min(3), "max": max});
+    let pool = json!({"backend": "process", "min_ready": 3, "max_ready": 3, "max": max});
     let config = Config::new()
         .browsers()
         .set(&["browsers", "insecure_single_tenant"], json!(true))
@@ -238,13 +239,79 @@ fn one_account_cannot_shut_out_another() {
     assert_eq!(served.len(), 7);
     // Enough have come free to tell how long the next one takes.
     let line = "GET /acquire?wait=0s";
-    for _ in 0..2 {
-        given(address, SECRET);
-    }
+    // One of the other account's is still in use, and the last one that is ready is kept back.
+    given(address, SECRET);
     let refused = asks(SECRET, line);
     is_capacity(&refused);
     let estimate = number(&refused, "usher-wait-estimate").expect("an estimate");
     println!("estimate for the first in line: {estimate} ms");
+}
+
+/// 120 at once for an account and not one more, whoever races for the last.
+#[test]
+fn an_account_has_a_hundred_and_twenty_at_once() {
+    const MOST: usize = 120;
+    let usher = stand_ins(124, json!({"default": fast(SECRET), "other": fast(OTHER)}));
+    let address = usher.address("binding");
+    let began = Instant::now();
+    let sessions = Mutex::new(BTreeSet::new());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while sessions.lock().unwrap().len() < MOST - 4 {
+                    let answer = given(address, SECRET);
+                    assert!(sessions.lock().unwrap().insert(session(&answer)));
+                }
+            });
+        }
+    });
+    let mut sessions = sessions.into_inner().unwrap();
+    while sessions.len() < MOST - 1 {
+        sessions.insert(session(&given(address, SECRET)));
+    }
+    println!(
+        "{} at once | {:.1} s",
+        sessions.len(),
+        began.elapsed().as_secs_f64()
+    );
+    Host::of(&usher, "WEU").until("ready", 3);
+    // Eight race for the last one, by both ways of asking; and the other account does not notice.
+    let start = Barrier::new(9);
+    let race = |secret: &'static str, line: &'static str| {
+        start.wait();
+        wish(address, secret, line).response()
+    };
+    let race = &race;
+    let (mine, theirs) = thread::scope(|scope| {
+        let lines = ["GET /acquire?wait=30s", "POST /devtools/browser?wait=30s"];
+        let mine: Vec<_> = (0..8)
+            .map(|number| scope.spawn(move || race(SECRET, lines[number % 2])))
+            .collect();
+        let theirs = scope.spawn(move || race(OTHER, "GET /acquire?wait=30s"));
+        let mine: Vec<Message> = mine.into_iter().map(|it| it.join().unwrap()).collect();
+        (mine, theirs.join().unwrap())
+    });
+    assert_eq!(theirs.status(), 200, "{theirs:?}");
+    let (first, refused): (Vec<_>, Vec<_>) = mine.iter().partition(|it| it.status() == 200);
+    assert_eq!(first.len(), 1);
+    for answer in refused {
+        assert_eq!(answer.status(), 429);
+        assert_eq!(answer.text(), "Too many concurrent browsers: limit is 120");
+        assert_eq!(answer.field("retry-after"), Some("5"));
+    }
+    let limits = usher.binding_get("/limits");
+    assert_eq!(limits["activeSessions"].as_array().unwrap().len(), MOST);
+    assert_eq!(limits["maxConcurrentSessions"], MOST);
+    // One goes, one comes.
+    let line = format!("DELETE /devtools/browser/{}", sessions.first().unwrap());
+    assert_eq!(wish(address, SECRET, &line).response().status(), 200);
+    given(address, SECRET);
+    is_over_the_limit(&usher);
+}
+
+fn is_over_the_limit(usher: &Usher) {
+    let refused = usher.binding("GET /acquire?wait=0s");
+    assert_eq!(refused.status(), 429, "{refused:?}");
 }
 
 /// One a second, a burst of five, and never more than sixty in any minute.
