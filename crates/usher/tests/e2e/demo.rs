@@ -107,4 +107,6 @@ fn the_demonstration_draws_its_own_page() {
     };
     assert_eq!(picture.status(), 200, "{picture:?}");
     assert!(picture.body.starts_with(b"\x89PNG\r\n"), "{picture:?}");
+    // Stopped, it takes its folder along.
+    assert_eq!(usher.stop().code(), Some(0));
 }
