@@ -2,10 +2,13 @@
 //!
 //! Where the machine refuses namespaces these say so and do nothing.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
-use crate::support::browsers::Devtools;
+use crate::support::browsers::{Devtools, PATIENCE_OF_BROWSERS, SECRET};
 use crate::support::config::TOKEN;
+use crate::support::message::Message;
 use crate::support::{Config, Usher};
 
 fn bearer() -> String {
@@ -138,4 +141,48 @@ fn a_connection_over_the_api_outlives_a_hand_over() {
     after.version();
     assert_eq!(usher.api_call("DELETE", &path)["status"], "closing");
     assert_eq!(usher.wait().code(), Some(0));
+}
+
+#[test]
+fn a_page_is_drawn_by_both_prefixes_and_for_workers() {
+    let usher = Usher::start(&Config::new().browsers());
+    // Where no browser can be started this says so.
+    if usher.api_acquire().is_none() {
+        return;
+    }
+    let html = "<body style='background:rgb(1,2,3)'>";
+    let order = json!({"html": html, "viewport": {"width": 40, "height": 30}}).to_string();
+    let drawn = |ask: &dyn Fn() -> Message| {
+        let deadline = Instant::now() + PATIENCE_OF_BROWSERS;
+        loop {
+            let answer = ask();
+            if answer.status() != 503 {
+                assert_eq!(answer.status(), 200, "{answer:?}");
+                assert_eq!(answer.field("content-type"), Some("image/png"));
+                assert!(answer.field("x-browser-ms-used").is_some());
+                assert!(answer.body.starts_with(b"\x89PNG"));
+                return;
+            }
+            assert!(Instant::now() < deadline, "no browser becomes ready");
+        }
+    };
+    for prefix in ["browser-rendering", "browser-run"] {
+        let head = format!(
+            "POST {}/screenshot?wait=3s HTTP/1.1\r\nAuthorization: {}\r\n",
+            usher.browsers_path(prefix),
+            bearer()
+        );
+        drawn(&|| usher.api(&head, &order));
+        let bad = usher.api(&head, "{\"viewport\":{\"width\":0}}");
+        assert_eq!(bad.status(), 400);
+        let told: Value = serde_json::from_slice(&bad.body).unwrap();
+        assert_eq!(told["success"], false);
+        let paths = told["errors"].as_array().unwrap().iter();
+        let paths: Vec<&str> = paths.filter_map(|error| error["path"].as_str()).collect();
+        assert_eq!(paths, ["url", "viewport.width"]);
+    }
+    drawn(&|| usher.binding_as(SECRET, "POST /screenshot?wait=3s", &order));
+    // It is no session: the one that was acquired is all there is.
+    let listed = usher.binding_get("/sessions");
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1, "{listed}");
 }
