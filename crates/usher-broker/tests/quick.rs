@@ -580,6 +580,28 @@ async fn a_page_that_cannot_be_drawn_says_why() {
     let paths: Vec<_> = paths.map(|error| error["path"].as_str().unwrap()).collect();
     assert_eq!(paths.len(), 3, "{told}");
     assert!(paths.contains(&"viewport.width"), "{told}");
+    // What only the browser knows to be no cookie or header is the caller's fault all the same.
+    for (field, value, path) in [
+        (
+            "cookies",
+            json!([{"name": "a", "value": "b"}, {"name": "c", "value": "\r\n"}]),
+            "cookies.1",
+        ),
+        ("userAgent", json!("a\r\nb: c"), "userAgent"),
+        (
+            "setExtraHTTPHeaders",
+            json!({"a b": "c"}),
+            "setExtraHTTPHeaders",
+        ),
+    ] {
+        let mut order = order(address, "/");
+        order[field] = value;
+        let answer = served.draw(&order).await;
+        let told = answer.json();
+        assert_eq!(answer.status, 400, "{told}");
+        let at = told["errors"][0]["path"].as_str().unwrap();
+        assert!(at.starts_with(path), "{told}");
+    }
     let large = vec![b' '; (50 << 20) + 1];
     let kind = "application/json";
     let answer = served.ask(SECRET, "POST /screenshot", kind, &large).await;

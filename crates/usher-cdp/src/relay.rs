@@ -32,6 +32,11 @@ mod watch;
 
 pub use watch::{PAGES_MAX, Reach};
 
+/// Bytes of one message that Chromium reads from its pipe; at a longer one it ends.
+pub const TAKEN_MAX: usize = 100 * 1024 * 1024 - 1;
+/// Bytes beside a part's name that a command may become longer by on its way to the browser.
+const ADDED_MAX: usize = 32;
+
 /// Clients of one browser.
 pub const CLIENTS_MAX: usize = 16;
 
@@ -241,7 +246,7 @@ impl Relay {
         self.left_out
     }
 
-    /// Judges what a client says.
+    /// Judges what a client says. What the browser could not read is refused: it would end over it.
     pub fn command(&mut self, id: ClientId, text: &str) -> Step {
         let command = match Command::read(text) {
             Ok(command) => command,
@@ -290,7 +295,16 @@ impl Relay {
                 };
             }
         };
-        let mut out = String::with_capacity(text.len() + root.len() + 32);
+        let most = text.len() + root.len() + ADDED_MAX;
+        if most > TAKEN_MAX {
+            let text = format!(
+                "command of {} bytes is over what the browser takes, {} bytes",
+                text.len(),
+                TAKEN_MAX - root.len() - ADDED_MAX
+            );
+            return refuse(&command, -32000, &text);
+        }
+        let mut out = String::with_capacity(most);
         out.push('{');
         if command.session.is_none() {
             out.push_str("\"sessionId\":\"");

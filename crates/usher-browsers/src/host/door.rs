@@ -14,6 +14,8 @@ use super::{Asked, Ear, draw, drawn};
 
 /// Connections at one time. Lent browsers have one each, and their number is bounded by the slots.
 const CONNECTIONS_MAX: usize = 4096;
+/// Questions that are being answered at one time.
+pub(super) const ANSWERS_MAX: u32 = 1024;
 /// How long to wait after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -22,6 +24,7 @@ pub(super) async fn accept(
     listener: UnixListener,
     asked: mpsc::Sender<Asked>,
     beats: broadcast::Sender<Arc<Beats>>,
+    answers: Arc<Semaphore>,
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -43,6 +46,7 @@ pub(super) async fn accept(
             stream,
             asked: asked.clone(),
             beats: beats.clone(),
+            answers: answers.clone(),
         };
         tokio::spawn(async move {
             if let Err(error) = visit.serve().await {
@@ -70,6 +74,8 @@ struct Visit {
     stream: UnixStream,
     asked: mpsc::Sender<Asked>,
     beats: broadcast::Sender<Arc<Beats>>,
+    /// One of these is held until an answer is written: a host that ends waits for them.
+    answers: Arc<Semaphore>,
 }
 
 impl Visit {
@@ -110,6 +116,7 @@ impl Visit {
                 },
                 plain => {
                     let (to, answer) = oneshot::channel();
+                    let _written = self.answers.clone().acquire_owned().await;
                     self.asked
                         .send(Asked::Plain(plain, to))
                         .await

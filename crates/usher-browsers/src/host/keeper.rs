@@ -6,7 +6,7 @@
 //! browser.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,6 +86,7 @@ pub(super) struct Facts {
     received: AtomicU64,
     /// Milliseconds since `began`; [`HELD`] while a command is under way.
     quiet_from: AtomicU64,
+    draws: AtomicBool,
     began: Instant,
 }
 
@@ -101,12 +102,18 @@ impl Facts {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             quiet_from: AtomicU64::new(0),
+            draws: AtomicBool::new(false),
             began: Instant::now(),
         }
     }
 
     pub(super) fn mem_kib(&self) -> u32 {
         self.mem_kib.load(Ordering::Relaxed)
+    }
+
+    /// Whether it draws a page for somebody.
+    pub(super) fn draws(&self) -> bool {
+        self.draws.load(Ordering::Relaxed)
     }
 
     /// All of it until now.
@@ -311,7 +318,10 @@ impl Keeper {
                 Some(Order::Touch) => self.commanded(0),
                 Some(Order::Lend(connection)) => return Next::Lent(connection),
                 Some(Order::Draw { order, done }) => {
-                    return self.draw(body, client, &order, done).await;
+                    self.facts.draws.store(true, Ordering::Relaxed);
+                    let next = self.draw(body, client, &order, done).await;
+                    self.facts.draws.store(false, Ordering::Relaxed);
+                    return next;
                 }
             }
         }

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::UnixListener;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::time::timeout;
 use usher_core::lease::browser::Phase;
 use usher_core::lease::close::CloseReason;
 use usher_core::lease::{Boot, BrowserId, Epoch, SessionId, beat, host as core};
@@ -41,6 +42,11 @@ pub const READY_MAX: Duration = Duration::from_secs(30 * 60);
 /// How long the place of a browser that was given away stays empty. Whoever got it is being answered
 /// and says its first words, on the cores that the next one would start on.
 const REFILL_AFTER: Duration = Duration::from_millis(200);
+/// How much longer it stays empty while a page is drawn, which asks more of the cores than words do;
+/// most pages are drawn by then.
+const REFILL_HELD_MAX: Duration = Duration::from_millis(800);
+/// How long the last answers may take to be written when a host ends.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 /// How long to wait after a browser that did not start, at most.
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Heartbeats that a slow listener may be behind; it misses some beyond it, and newer ones follow.
@@ -100,13 +106,17 @@ pub async fn run(launcher: Launcher, stop: impl Future<Output = ()>) -> io::Resu
         beats: beats.clone(),
         failed_pause: Duration::ZERO,
         launch_from: Mono::ZERO,
+        held_until: Mono::ZERO,
         beat_at: Mono::ZERO,
         asked_at: Mono::ZERO,
         changed: false,
     };
-    let accepting = tokio::spawn(door::accept(listener, asked, beats));
+    let answers = Arc::new(Semaphore::new(door::ANSWERS_MAX as usize));
+    let accepting = tokio::spawn(door::accept(listener, asked, beats, answers.clone()));
     agent.run(questions, news, stop).await;
     accepting.abort();
+    // Whoever asked for the end is told before it comes.
+    let _ = timeout(LAST_WORDS_MAX, answers.acquire_many(door::ANSWERS_MAX)).await;
     let _ = std::fs::remove_file(&socket);
     Ok(())
 }
@@ -137,6 +147,8 @@ struct Agent {
     beats: broadcast::Sender<Arc<Beats>>,
     failed_pause: Duration,
     launch_from: Mono,
+    /// Until then nothing is launched while a page is drawn.
+    held_until: Mono,
     beat_at: Mono,
     /// When it was last asked something.
     asked_at: Mono,
@@ -189,8 +201,8 @@ impl Agent {
         if let Some(timeout) = self.core.poll_timeout() {
             next = next.min(timeout);
         }
-        if self.launch_from > self.now() && self.is_short() {
-            next = next.min(self.launch_from);
+        if let Some(from) = self.launches_from().filter(|_| self.is_short()) {
+            next = next.min(from);
         }
         if let Some(alone) = self.alone_at().filter(|_| !self.draining) {
             next = next.min(alone);
@@ -214,6 +226,17 @@ impl Agent {
     /// Whether fewer are ready than are wanted.
     fn is_short(&self) -> bool {
         !self.draining && self.on_the_way() < self.want
+    }
+
+    /// From when on browsers are launched, if that is not now.
+    fn launches_from(&self) -> Option<Mono> {
+        let draws = || self.kept.values().any(|kept| kept.facts.draws());
+        let now = self.now();
+        let from = match self.held_until > now && draws() {
+            true => self.launch_from.max(self.held_until),
+            false => self.launch_from,
+        };
+        (from > now).then_some(from)
     }
 
     /// How many are ready or will be.
@@ -248,7 +271,9 @@ impl Agent {
                 self.changed = true;
             }
         }
-        while self.is_short() && now >= self.launch_from && self.launch(now) {}
+        if self.launches_from().is_none() {
+            while self.is_short() && self.launch(now) {}
+        }
         if self.changed || now >= self.beat_at {
             self.tell_beats();
         }
@@ -505,6 +530,7 @@ impl Agent {
         self.changed = true;
         if self.launch_from <= now {
             self.launch_from = now.after(REFILL_AFTER);
+            self.held_until = self.launch_from.after(REFILL_HELD_MAX);
         }
         let Some(kept) = self.kept.get_mut(&browser) else {
             let _ = to.send(Answer::error(

@@ -39,6 +39,14 @@ pub enum PageFault {
     /// An address that pages of strangers may not be loaded from.
     #[error("Cannot navigate to this URL")]
     Scheme,
+    /// The browser does not take a part of the order.
+    #[error("{field}: {message}")]
+    Refused {
+        /// Which, as it is called in the order.
+        field: String,
+        /// The browser's words.
+        message: String,
+    },
     /// The browser could not load it, in its own words.
     #[error("{error}")]
     Net {
@@ -85,6 +93,7 @@ impl PageFault {
     pub const fn code(&self) -> &'static str {
         match self {
             PageFault::Scheme => "scheme",
+            PageFault::Refused { .. } => "refused",
             PageFault::Net { .. } => "net",
             PageFault::LoadLate(_) => "load_late",
             PageFault::ActionLate(_) => "action_late",
@@ -140,6 +149,11 @@ async fn visit(client: &mut Client, wanted: &Visit) -> Result<String, PageFault>
     for (method, params) in preparations(wanted) {
         client.ask(&session, method, params, deadline).await?;
     }
+    for (field, method, params) in wishes(wanted) {
+        let done = client.ask(&session, method, params, deadline).await;
+        done.map_err(|fault| refused(field, fault))?;
+    }
+    cookies(client, &session, wanted, deadline).await?;
     // So that windows that the page opens are seen, and closed.
     let discover = json!({"discover": true});
     client
@@ -299,6 +313,43 @@ fn metrics(window: &Viewport) -> Value {
     })
 }
 
+/// What a browser says of a part of the order.
+fn refused(field: &str, fault: ClientFault) -> PageFault {
+    match fault {
+        ClientFault::Refused { message, .. } => PageFault::Refused {
+            field: field.to_owned(),
+            message,
+        },
+        other => other.into(),
+    }
+}
+
+/// Sets the cookies; of one that the browser does not take it does not say which, so then they are
+/// tried one by one.
+async fn cookies(
+    client: &mut Client,
+    page: &str,
+    wanted: &Visit,
+    deadline: Instant,
+) -> Result<(), PageFault> {
+    if wanted.cookies.is_empty() {
+        return Ok(());
+    }
+    let all = json!({"cookies": wanted.cookies});
+    let set = client.ask(page, "Network.setCookies", all, deadline).await;
+    let fault = match set {
+        Ok(_) => return Ok(()),
+        Err(fault @ ClientFault::Refused { .. }) => fault,
+        Err(other) => return Err(other.into()),
+    };
+    for (place, cookie) in wanted.cookies.iter().enumerate() {
+        let one = json!({"cookies": [cookie]});
+        let set = client.ask(page, "Network.setCookies", one, deadline).await;
+        set.map_err(|fault| refused(&format!("cookies.{place}"), fault))?;
+    }
+    Err(refused("cookies", fault))
+}
+
 fn preparations(wanted: &Visit) -> Vec<(&'static str, Value)> {
     let window = &wanted.viewport;
     let mut preparations = vec![
@@ -313,24 +364,30 @@ fn preparations(wanted: &Visit) -> Vec<(&'static str, Value)> {
         let touch = json!({"enabled": true});
         preparations.push(("Emulation.setTouchEmulationEnabled", touch));
     }
-    if let Some(name) = &wanted.user_agent {
-        preparations.push(("Emulation.setUserAgentOverride", json!({"userAgent": name})));
-    }
     if wanted.scripts_off {
         let off = json!({"value": true});
         preparations.push(("Emulation.setScriptExecutionDisabled", off));
     }
+    preparations
+}
+
+/// What the caller may have written in a way that browsers do not take, with its name in the order.
+fn wishes(wanted: &Visit) -> Vec<(&'static str, &'static str, Value)> {
+    let mut wishes = Vec::new();
+    if let Some(name) = &wanted.user_agent {
+        let params = json!({"userAgent": name});
+        wishes.push(("userAgent", "Emulation.setUserAgentOverride", params));
+    }
     if let Some(media) = &wanted.media {
-        preparations.push(("Emulation.setEmulatedMedia", json!({"media": media})));
+        let params = json!({"media": media});
+        wishes.push(("emulateMediaType", "Emulation.setEmulatedMedia", params));
     }
     if !wanted.headers.is_empty() {
-        let headers = json!({"headers": wanted.headers});
-        preparations.push(("Network.setExtraHTTPHeaders", headers));
+        let params = json!({"headers": wanted.headers});
+        let method = "Network.setExtraHTTPHeaders";
+        wishes.push(("setExtraHTTPHeaders", method, params));
     }
-    if !wanted.cookies.is_empty() {
-        preparations.push(("Network.setCookies", json!({"cookies": wanted.cookies})));
-    }
-    preparations
+    wishes
 }
 
 async fn load(

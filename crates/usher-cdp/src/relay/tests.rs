@@ -434,3 +434,18 @@ fn what_the_relay_sees_to_itself_is_nobodys() {
     assert_eq!(say(&mut relay, &answer), Delivery::Told(number, told));
     assert_eq!(say(&mut relay, &answer), Delivery::Nothing);
 }
+
+#[test]
+fn a_command_that_the_browser_could_not_read_is_refused() {
+    let (mut relay, ids) = relay(1);
+    let command = |size: usize| {
+        let text = "x".repeat(size);
+        format!(r#"{{"id":1,"method":"Runtime.evaluate","params":{{"expression":"{text}"}}}}"#)
+    };
+    let longest = TAKEN_MAX - "R0".len() - ADDED_MAX - command(0).len();
+    let sent = to_browser(relay.command(ids[0], &command(longest)));
+    assert!(sent.len() <= TAKEN_MAX);
+    let told = to_itself(relay.command(ids[0], &command(longest + 1)));
+    assert_eq!(told["id"], 1);
+    assert_eq!(told["error"]["code"], -32000);
+}

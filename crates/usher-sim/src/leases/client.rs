@@ -92,8 +92,12 @@ impl Lending {
             }
             Does::Close => {
                 self.clients.remove(&name);
-                if let Some(picked) = has.filter(|_| alive) {
-                    self.close(picked);
+                if let Some(picked) = has {
+                    if alive {
+                        self.close(picked);
+                    }
+                    // Whatever becomes of the word, its connection ends with it.
+                    self.use_it(picked, ToNode::Disconnect);
                 }
             }
             Does::Vanish => {

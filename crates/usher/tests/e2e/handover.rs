@@ -277,7 +277,8 @@ fn signals_before_it_serves_do_not_end_it() {
 
 #[test]
 fn what_has_no_file_is_not_followed_and_goes_on() {
-    let args = ["demo", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"];
+    let [listen, api, binding] = ["--listen", "--api", "--binding"].map(|of| [of, "127.0.0.1:0"]);
+    let args = [&["demo"][..], &listen, &api, &binding].concat();
     let usher = Usher::start_command(Folder::new(), &args);
     usher.signal(Signal::USR1);
     usher.signal(Signal::USR2);

@@ -100,6 +100,14 @@ impl Fault {
                 Some(2000),
                 "Internal Error",
             ),
+            Why::Page { code, message } if code == "refused" => {
+                let (path, message) = message.split_once(": ").unwrap_or(("", message));
+                Fault::body(vec![Problem {
+                    path: path.to_owned(),
+                    message: message.to_owned(),
+                    code: None,
+                }])
+            }
             Why::Page { code, message } => {
                 let (status, code) = of_page(code, message);
                 let text = match (status, code) {

@@ -223,23 +223,23 @@ fn a_node_that_falls_silent_is_suspect_then_dead() {
         .unwrap();
     assert_eq!(region.ready(Stock::default(), at(16)).count(), 2);
     assert_eq!(region.ready(Stock::default(), at(17)).count(), 0);
-    let reaped = wait(&mut region, boot, 5, 35, false);
+    let reaped = wait(&mut region, boot, 5, 30, false);
     let last = reaped.last().unwrap();
     assert_eq!(last.lost, [NODE]);
     assert_eq!(last.ended[0].reason, CloseReason::ConnectionError);
     assert_eq!(region.taken(NODE), 0);
     let stale = Err(Denied::StaleBoot(NODE));
     assert_eq!(
-        region.heartbeats(&group(boot, vec![]), at(36)).map(|_| ()),
+        region.heartbeats(&group(boot, vec![]), at(31)).map(|_| ()),
         stale
     );
-    let (again, _) = region.register(NODE, 10, at(37));
+    let (again, _) = region.register(NODE, 10, at(32));
     assert!(again > boot);
     assert_eq!(
-        region.heartbeats(&group(boot, vec![]), at(38)).map(|_| ()),
+        region.heartbeats(&group(boot, vec![]), at(33)).map(|_| ()),
         stale
     );
-    assert!(region.heartbeats(&group(again, vec![]), at(38)).is_ok());
+    assert!(region.heartbeats(&group(again, vec![]), at(33)).is_ok());
 }
 
 #[test]
