@@ -741,7 +741,7 @@ fn kill(pid: i32) {
 /// So many pictures one after the other, and nothing is left of them.
 #[tokio::test]
 async fn pictures_in_a_row_leave_the_host_as_it_was() {
-    let count: u32 = std::env::var("USHER_SCREENSHOTS").map_or(60, |count| count.parse().unwrap());
+    let count: u32 = std::env::var("USHER_SCREENSHOTS").map_or(500, |count| count.parse().unwrap());
     let Some(served) = Served::start(2).await else {
         return;
     };

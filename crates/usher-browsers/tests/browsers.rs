@@ -683,6 +683,34 @@ async fn a_browser_that_is_killed_is_told_and_replaced() {
 }
 
 #[tokio::test]
+async fn a_ready_browser_that_stands_still_is_not_lent() {
+    let _turn = machine::turn().await;
+    let machine = Machine::new(Kind::Sandbox);
+    let Some(host) = HostProcess::start(&machine, &[]).await else {
+        return;
+    };
+    let mut watching = host.caller().await.watch().await.unwrap();
+    let browser = host.ready().await;
+    host.main_process().stop();
+    let held = Held {
+        browser,
+        epoch: 1,
+        session: 7,
+    };
+    let ask = Ask::Prepare {
+        held,
+        keep_alive_ms: 60_000,
+        guardrails: None,
+    };
+    assert_eq!(refused(host.caller().await.ask::<()>(&ask).await), "gone");
+    host.dead(&mut watching, browser).await;
+    // The next one is well.
+    lease(&host, 8).await;
+    host.quit().await;
+    machine.is_empty();
+}
+
+#[tokio::test]
 async fn an_idle_session_ends() {
     let _turn = machine::turn().await;
     let machine = Machine::new(Kind::Process);

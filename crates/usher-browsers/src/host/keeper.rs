@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -20,13 +21,16 @@ use super::pipe::{Answers, Commands, amid};
 use super::wire::{Answer, Took};
 use crate::browser::{Body, Browser, Launcher};
 use crate::canary;
-use crate::client::ClientFault;
+use crate::client::{ClientFault, within};
 use crate::page::{self, PageFault, Screenshot};
 
 /// How often memory is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a browser that is ready is asked whether it still is.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// How long a browser that is promised may take to say a word. Whoever asked for it waits five seconds
+/// at most.
+const WORD_MAX: Duration = Duration::from_secs(2);
 /// How long a command without an answer holds a session.
 pub const HELD_MAX: Duration = Duration::from_secs(20 * 60);
 /// How long to wait before what does not go away is tried again.
@@ -302,6 +306,13 @@ impl Keeper {
                     guardrails,
                     done,
                 }) => {
+                    // It was well when it was last looked at, which may be a minute ago.
+                    let word = within(WORD_MAX);
+                    let asked = client.ask("", "Browser.getVersion", json!({}), word);
+                    if let Err(fault) = asked.await {
+                        tracing::warn!(browser = ?self.id, %fault, "a ready browser does not answer");
+                        return Next::Over(Some(CloseReason::ChromiumCrashed));
+                    }
                     let lent = body
                         .way()
                         .map_or(Ok(()), |way| way.lend(session, &guardrails));

@@ -373,6 +373,12 @@ impl Process {
         let pid = rustix::process::Pid::from_raw(self.pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
+
+    /// It stands still.
+    pub(crate) fn stop(&self) {
+        let pid = rustix::process::Pid::from_raw(self.pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    }
 }
 
 pub(crate) fn own_namespace(kind: &str) -> Option<PathBuf> {
