@@ -332,11 +332,12 @@ def main():
                 chromium = started(Browser(folder))
             if "acquire" in args.only:
                 lines += acquire(browsers, args) + [""]
+            if "idle" in args.only:
+                # Before anything else has made it large.
+                lines += idle(stand_ins) + [""]
             if "way" in args.only:
                 browsers.ready(), stand_ins.ready()
                 lines += way(browsers, stand_ins, chromium, started(Answers(folder)), args) + [""]
-            if "idle" in args.only:
-                lines += idle(stand_ins) + [""]
             if "pictures" in args.only:
                 server, upstream = started(RunServer(folder)), started(pages(folder))
                 lines += pictures(browsers, chromium, server, upstream, args) + [""]
