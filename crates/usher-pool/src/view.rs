@@ -78,7 +78,7 @@ pub struct AccountView {
     pub sessions: Vec<SessionId>,
     /// Browsers of this pool that it has for something else, quick actions.
     pub others: u32,
-    /// How long until the rate lets another one in; zero when it does.
+    /// How long until rate and time of the day let another one in; zero when they do.
     pub wait: Duration,
     /// Browser time of this UTC day.
     pub used: Duration,

@@ -126,7 +126,7 @@ impl Account {
         if self.slots.len() >= limit as usize {
             return Err(Refusal::Concurrent { limit });
         }
-        let wait = self.wait(now);
+        let wait = self.rate_wait(now);
         if !wait.is_zero() || !self.browsers.take() {
             return Err(Refusal::Rate { wait });
         }
@@ -158,20 +158,30 @@ impl Account {
     }
 
     fn check_day(&self, now: Wall) -> Result<(), Refusal> {
-        let most = self.limits.a_day.map(|most| most.as_millis());
-        if most.is_none_or(|most| u128::from(self.used.1) < most) {
-            return Ok(());
+        match self.day_wait(now) {
+            Duration::ZERO => Ok(()),
+            wait => Err(Refusal::DailyTime { wait }),
         }
-        let midnight = Wall::from_millis((day(now) + 1).saturating_mul(DAY_MS));
-        Err(Refusal::DailyTime {
-            wait: midnight.since(now),
-        })
     }
 
-    /// How long until the rate lets another session in; what `limits` tells. After
+    /// How long until there is browser time again: until the next day, once that of this one is used.
+    fn day_wait(&self, now: Wall) -> Duration {
+        let most = self.limits.a_day.map(|most| most.as_millis());
+        if most.is_none_or(|most| u128::from(self.used.1) < most) {
+            return Duration::ZERO;
+        }
+        let midnight = Wall::from_millis((day(now) + 1).saturating_mul(DAY_MS));
+        midnight.since(now)
+    }
+
+    /// How long until rate and time let another session in; what `limits` tells. After
     /// [`Account::pass`].
     #[must_use]
     pub fn wait(&self, now: Wall) -> Duration {
+        self.rate_wait(now).max(self.day_wait(now))
+    }
+
+    fn rate_wait(&self, now: Wall) -> Duration {
         let minute = self.limits.browsers_a_minute;
         let minute = minute.map_or(Duration::ZERO, |limit| self.minute.wait(limit, now));
         self.browsers.wait(self.limits.browsers).max(minute)
@@ -269,6 +279,7 @@ mod tests {
         let (text, wait) = tell(account.admit(SessionId(4), at(60_000)));
         assert_eq!(text, "Browser time limit exceeded for today");
         assert_eq!(wait, 86_340);
+        assert_eq!(account.wait(at(60_000)), Duration::from_secs(86_340));
         let (text, _) = tell(account.admit_quick_action(at(60_000)));
         assert_eq!(text, "Browser time limit exceeded for today");
         assert_eq!(tell(account.admit(SessionId(4), at(DAY_MS))).0, "in");
