@@ -33,15 +33,17 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lacks {
     /// Programs are not there.
-    #[error("browsers: this machine has no {}: apt-get install {}", names.join(" and no "), packages.join(" "))]
+    #[error("this machine has no {}: {}", names.join(" and no "), remedy(packages, *named))]
     Programs {
         /// What is not there.
         names: Vec<String>,
         /// Debian packages that bring it.
         packages: Vec<&'static str>,
+        /// Whether the browser's program that is not there was named by the operator.
+        named: bool,
     },
     /// The kernel refuses namespaces.
-    #[error("browsers: the sandbox cannot be made, {hint} ({told})")]
+    #[error("the sandbox cannot be made, {hint} ({told})")]
     Namespaces {
         /// What to do.
         hint: &'static str,
@@ -50,9 +52,17 @@ pub enum Lacks {
     },
     /// Bare browsers were not asked for by name.
     #[error(
-        "browsers: backend process runs without a sandbox: it needs insecure_single_tenant, which says that one trusted tenant owns every session"
+        "backend process runs without a sandbox: it needs insecure_single_tenant, which says that one trusted tenant owns every session"
     )]
     Trust,
+}
+
+/// What to do about it.
+fn remedy(packages: &[&str], named: bool) -> String {
+    let correct = named.then(|| "correct browsers.chromium".to_owned());
+    let install = (!packages.is_empty()).then(|| format!("apt-get install {}", packages.join(" ")));
+    let both: Vec<String> = correct.into_iter().chain(install).collect();
+    both.join(", and ")
 }
 
 /// Looks for all that is needed to run browsers as `settings` say.
@@ -71,12 +81,15 @@ pub async fn check(settings: &Settings) -> Result<Found, Lacks> {
             .map(PathBuf::from)
             .find(|path| is_program(path)),
     };
-    if chromium.is_none() {
-        names.push(settings.chromium.as_ref().map_or_else(
-            || "chromium".to_owned(),
-            |path| format!("program {}", path.display()),
-        ));
-        packages.push("chromium-headless-shell");
+    let named = chromium.is_none() && settings.chromium.is_some();
+    match &settings.chromium {
+        // No package brings what somebody named.
+        Some(path) if named => names.push(format!("program {}", path.display())),
+        None if chromium.is_none() => {
+            names.push("chromium".to_owned());
+            packages.push("chromium-headless-shell");
+        }
+        Some(_) | None => {}
     }
     let needed: &[(&str, &str)] = match settings.kind {
         Kind::Sandbox => &[
@@ -97,7 +110,11 @@ pub async fn check(settings: &Settings) -> Result<Found, Lacks> {
         }
     }
     let Some(chromium) = chromium.filter(|_| names.is_empty()) else {
-        return Err(Lacks::Programs { names, packages });
+        return Err(Lacks::Programs {
+            names,
+            packages,
+            named,
+        });
     };
     let user = root.then_some(settings.user);
     let user_namespaces = match (settings.kind, namespaces(user).await) {
@@ -110,7 +127,9 @@ pub async fn check(settings: &Settings) -> Result<Found, Lacks> {
     })
 }
 
-fn is_program(path: &Path) -> bool {
+/// Whether there is a file that may be run.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
 }
 
@@ -181,8 +200,20 @@ mod tests {
         assert_eq!(lacks, Lacks::Trust);
     }
 
+    #[test]
+    fn both_remedies_are_named() {
+        assert_eq!(
+            remedy(&["bubblewrap", "util-linux"], false),
+            "apt-get install bubblewrap util-linux"
+        );
+        assert_eq!(
+            remedy(&["bubblewrap"], true),
+            "correct browsers.chromium, and apt-get install bubblewrap"
+        );
+    }
+
     #[tokio::test]
-    async fn one_line_names_the_package() {
+    async fn one_line_names_what_to_do() {
         let mut settings = Settings::new("/nowhere".into(), Vec::new());
         settings.kind = Kind::Process;
         settings.insecure_single_tenant = true;
@@ -190,7 +221,7 @@ mod tests {
         let line = check(&settings).await.unwrap_err().to_string();
         assert_eq!(
             line,
-            "browsers: this machine has no program /nowhere/chromium: apt-get install chromium-headless-shell"
+            "this machine has no program /nowhere/chromium: correct browsers.chromium"
         );
     }
 }

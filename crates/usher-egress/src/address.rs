@@ -57,6 +57,13 @@ const METADATA: [&str; 7] = [
     "fd20:ce::254",
 ];
 
+/// Whether a cloud keeps metadata at `ip`, which no page reaches whatever is opened for it.
+#[must_use]
+pub fn keeps_metadata(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    METADATA.iter().any(|kept| kept.parse() == Ok(ip))
+}
+
 /// The ranges, read once.
 #[derive(Debug)]
 pub(crate) struct Ranges {
@@ -168,6 +175,7 @@ mod tests {
         assert!(!allows("1.1.1.1", &[], &["1.1.1.0/24"]));
         assert!(!allows("::ffff:1.1.1.1", &[], &["1.1.1.0/24"]));
         for ip in METADATA {
+            assert!(keeps_metadata(ip.parse().expect("an address")), "{ip}");
             assert!(!allows(ip, &["0.0.0.0/0", "::/0"], &[]), "{ip}");
         }
         for ip in [

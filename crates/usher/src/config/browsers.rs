@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use ipnet::IpNet;
 use usher_api::access::Secret;
 use usher_api::wire::reader::{ACCOUNT, Cursor, Object, Shape, Word, built, nearest, unbuilt};
-use usher_browsers::settings::{Kind, slots};
+use usher_browsers::lacks::is_program;
+use usher_browsers::settings::{Kind, keeps_metadata, slots};
 use usher_core::lease::bucket::Rate;
 use usher_core::lease::limits::{AccountKind, Limits};
 use usher_core::region::Region;
@@ -97,7 +99,16 @@ pub(super) fn read(
     }
     let trusts = browsers.flag_or("insecure_single_tenant", false);
     let chromium = browsers.get("chromium");
-    let chromium = chromium.and_then(|it| path(&it, folder));
+    let chromium = chromium.and_then(|it| {
+        let program = path(&it, folder)?;
+        if !is_program(&program) {
+            it.note(format_args!(
+                "{} is no program on this machine: without it no browser starts",
+                program.display()
+            ));
+        }
+        Some(program)
+    });
     let listed = browsers.need("pools")?;
     let entries = listed.entries();
     if entries.is_empty() && listed.value().is_object() {
@@ -136,7 +147,9 @@ fn read_region(code: &str, cursor: &Cursor<'_>) -> Option<Region> {
         let near = nearest(code, codes.into_iter());
         let near = near.map(|near| format!("; the nearest is {near}"));
         cursor.fault_at_key(format_args!(
-            "is none of the 13 region codes (WNAM, ENAM, WEU, ...){}",
+            "is none of the {} region codes ({}){}",
+            codes.len(),
+            codes.join(", "),
             near.unwrap_or_default()
         ));
     }
@@ -238,11 +251,28 @@ fn read_account(object: &Object<'_>, name: &str, secret: Option<Secret>) -> Acco
     Account {
         kind,
         secret,
-        allow_private: networks.filter_map(|item| network(&item)).collect(),
+        allow_private: networks.filter_map(|item| opened(&item)).collect(),
         weight: weight.unwrap_or(kind.weight()),
         limits: limits.map_or(Limits::of(kind), |limits| read_limits(&limits, kind)),
         ..Account::new(name)
     }
+}
+
+/// A network that browsers may reach, unless it is one that nothing opens.
+fn opened(item: &Cursor<'_>) -> Option<IpNet> {
+    let network = network(item)?;
+    let written = item.text().and_then(|text| text.parse::<IpNet>().ok());
+    if let Some(written) = written.filter(|written| *written != network) {
+        item.note(format_args!("{written} is read as {network}"));
+    }
+    let is_one = network.prefix_len() == network.max_prefix_len();
+    if is_one && keeps_metadata(network.addr()) {
+        item.note(format_args!(
+            "{} stays denied: clouds keep metadata there",
+            network.addr()
+        ));
+    }
+    Some(network)
 }
 
 fn read_limits(object: &Object<'_>, kind: AccountKind) -> Limits {

@@ -156,7 +156,14 @@ fn browsers_and_accounts_are_read_whole() {
                                         "quick_actions_per_second": 0.5, "browser_seconds_per_day": 60}}}
     }"#;
     let loaded = load_here(text).expect("valid");
-    assert_eq!(loaded.warnings, [""; 0]);
+    let warnings = loaded.warnings.join("\n");
+    for told in [
+        "browsers.chromium /nonexistent/bin/chromium is no program on this machine: without it no browser starts",
+        "account one: allow_private[0] 10.0.0.1/8 is read as 10.0.0.0/8",
+    ] {
+        assert!(warnings.contains(told), "{warnings}");
+    }
+    assert_eq!(loaded.warnings.len(), 2, "{warnings}");
     let browsers = loaded.process.browsers.expect("browsers");
     assert_eq!(browsers.folder, Path::new("/nonexistent/state/browsers"));
     assert_eq!(
@@ -207,12 +214,23 @@ fn browsers_and_accounts_are_read_whole() {
     let loaded = load_here(&text).expect("valid");
     let browsers = loaded.process.browsers.expect("browsers");
     assert_eq!(browsers.folder, Path::new("/nonexistent/kept/browsers"));
-    let [warning] = &loaded.warnings[..] else {
-        panic!("{:?}", loaded.warnings)
-    };
+    let warnings = loaded.warnings.join("\n");
     assert!(
-        warning.contains("browsers.pools.OC.max 1000 is above the "),
-        "{warning}"
+        warnings.contains("browsers.pools.OC.max 1000 is above the "),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn a_network_that_nothing_opens_is_told() {
+    let text = "accounts: {default: {allow_private: [169.254.169.254, 10.0.0.0/8, \"fd00:ec2::254/128\"]}}";
+    let loaded = load_here(text).expect("valid");
+    assert_eq!(
+        loaded.warnings,
+        [
+            "usher.yaml:1:38: account default: allow_private[0] 169.254.169.254 stays denied: clouds keep metadata there",
+            "usher.yaml:1:67: account default: allow_private[2] fd00:ec2::254 stays denied: clouds keep metadata there",
+        ]
     );
 }
 

@@ -30,7 +30,7 @@ pub(super) fn lacking() -> Option<String> {
     match looked {
         Ok(Ok(_)) => None,
         Ok(Err(lacks)) => Some(lacks.to_string()),
-        Err(error) => Some(format!("browsers: {error}")),
+        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -161,7 +161,6 @@ fn announce(listening: &[Listening], blue: SocketAddr, green: SocketAddr, lackin
             dim("for programs")
         )),
         (None, Some(lacking)) => {
-            let lacking = lacking.strip_prefix("browsers: ").unwrap_or(lacking);
             lines.push(format!("  {}        none: {lacking}", bold("browsers")));
         }
         (None, None) => {}

@@ -133,7 +133,7 @@ fn a_machine_without_a_browser_is_told_once_and_the_rest_is_served() {
         .set(&["browsers", "chromium"], json!("/nowhere/chromium"));
     let usher = Usher::start(&config);
     let said = usher.wait_stderr("no browsers in WEU: ");
-    let lacks = "this machine has no program /nowhere/chromium: apt-get install ";
+    let lacks = "this machine has no program /nowhere/chromium: correct browsers.chromium";
     assert!(said.starts_with(lacks), "{said}");
     assert_eq!(usher.get("/").status(), 200);
     let refused = usher.binding_as(SECRET, "GET /acquire?wait=0s", "");

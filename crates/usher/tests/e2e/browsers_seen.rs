@@ -106,7 +106,7 @@ fn a_node_without_a_browser_is_ready_and_says_why_there_is_none() {
         .browsers()
         .set(&["browsers", "chromium"], json!("/nowhere/chromium"));
     let usher = Usher::start(&config);
-    let why = "this machine has no program /nowhere/chromium: apt-get install ";
+    let why = "this machine has no program /nowhere/chromium: correct browsers.chromium";
     eventually("the reason in the state", || {
         let trouble = region(&usher)["trouble"].clone();
         trouble.as_str()?.contains(why).then_some(())
