@@ -103,6 +103,35 @@ impl From<std::io::Error> for Anew {
     }
 }
 
+impl Anew {
+    /// Whether the host closed its connection, as it does when it is replaced. Whoever sees to it
+    /// says what became of it.
+    fn is_end(&self) -> bool {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let Anew::Host(CallerFault::Io(error)) = self else {
+            return false;
+        };
+        matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+    }
+
+    /// With what caused it.
+    fn whole(&self) -> String {
+        let first: &(dyn std::error::Error + 'static) = self;
+        let causes = std::iter::successors(Some(first), |error| error.source());
+        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        causes.join(": ")
+    }
+}
+
+/// What was said of a host that is away.
+#[derive(Clone, Copy)]
+enum Said {
+    Nothing,
+    /// It ended, which is no fault if another one follows.
+    Ended,
+    All,
+}
+
 /// A node, once both sides know it.
 struct Known {
     of: (NodeId, Boot),
@@ -130,19 +159,26 @@ impl Drop for Found<'_> {
 impl Agent {
     /// Speaks for the node until it is dropped.
     pub async fn run(self) {
-        let mut silent = false;
+        let mut said = Said::Nothing;
         loop {
-            let Err(anew) = self.stay(&mut silent).await;
+            let Err(anew) = self.stay(&mut said).await;
             // Once: a host that is away for long need not fill the log.
-            if !std::mem::replace(&mut silent, true) {
-                let cause = std::error::Error::source(&anew).map(ToString::to_string);
-                tracing::warn!(node = self.name, "{anew}: {}", cause.unwrap_or_default());
+            match said {
+                Said::Nothing if anew.is_end() => {
+                    tracing::debug!(node = self.name, "the browser host has ended");
+                    said = Said::Ended;
+                }
+                Said::Nothing | Said::Ended => {
+                    tracing::warn!(node = self.name, "{}", anew.whole());
+                    said = Said::All;
+                }
+                Said::All => {}
             }
             sleep(AGAIN).await;
         }
     }
 
-    async fn stay(&self, silent: &mut bool) -> Result<std::convert::Infallible, Anew> {
+    async fn stay(&self, said: &mut Said) -> Result<std::convert::Infallible, Anew> {
         let mut news = self.pool.news();
         let mut known = self.introduce().await?;
         let watching = Caller::connect(&self.socket).await?.watch();
@@ -162,7 +198,7 @@ impl Agent {
         };
         let mut distance = whole_millis(known.way);
         self.pool.measure(node, distance).await?;
-        *silent = false;
+        *said = Said::Nothing;
         let mut last = Instant::now();
         let mut lists = interval(RECONCILE_EVERY);
         let mut measures = interval(MEASURE_EVERY);
@@ -297,6 +333,7 @@ impl Agent {
                 if let Some(since) = known.starting.remove(&beat.browser) {
                     let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
                     starts.took(since.elapsed());
+                    self.hosts.became_ready(self.region);
                 }
             }
             Phase::Picked | Phase::InUse | Phase::Closing | Phase::Dead => {

@@ -52,6 +52,8 @@ struct Listed {
     region: Region,
     /// Whether browsers are taken from it.
     open: bool,
+    /// Whether its machine cannot run any.
+    lacks: bool,
 }
 
 /// How a broker works.
@@ -164,7 +166,11 @@ impl Broker {
     /// Takes browsers from another region, too; its place in the list is given back. Has to be called
     /// on the runtime that the broker runs on.
     pub fn add(&self, region: Region) -> u16 {
-        let listed = Listed { region, open: true };
+        let listed = Listed {
+            region,
+            open: true,
+            lacks: false,
+        };
         let before = self.shared.regions.rcu(|regions| {
             let mut regions = Vec::clone(regions);
             regions.push(listed.clone());
@@ -178,10 +184,20 @@ impl Broker {
 
     /// Whether browsers are taken from a region. Sessions there go on either way.
     pub fn open(&self, region: u16, open: bool) {
+        self.change(region, |listed| listed.open = open);
+    }
+
+    /// Whether the machine of a region cannot run browsers, as far as is known: nobody stands in line
+    /// for what will not come.
+    pub fn lacks(&self, region: u16, lacks: bool) {
+        self.change(region, |listed| listed.lacks = lacks);
+    }
+
+    fn change(&self, region: u16, change: impl Fn(&mut Listed)) {
         self.shared.regions.rcu(|regions| {
             let mut regions = Vec::clone(regions);
             if let Some(listed) = regions.get_mut(usize::from(region)) {
-                listed.open = open;
+                change(listed);
             }
             regions
         });
@@ -320,6 +336,16 @@ impl Shared {
             Class::QuickAction | Class::Crawl => Talk::QuickAction,
         };
         pick::rank(&offers, talk, ask.only)
+    }
+
+    /// Whether a browser for this request may yet come: not where every region that is open to it lacks
+    /// what it takes to run one.
+    pub(crate) fn may_come(&self, ask: &Ask) -> bool {
+        let regions = self.regions.load();
+        let mut open = (regions.iter().zip(0..))
+            .filter(|(listed, number)| listed.open && ask.only.is_none_or(|only| only == *number))
+            .peekable();
+        open.peek().is_none() || open.any(|(listed, _)| !listed.lacks)
     }
 
     /// Whether this request may pick at once.

@@ -70,6 +70,8 @@ pub struct Hosts {
     known: watch::Sender<BTreeMap<(u16, NodeId), Known>>,
     /// What the host of a region last said that it counted.
     heard: Mutex<BTreeMap<u16, Heard>>,
+    /// When a browser of a region last came to be ready, which takes a page that was drawn.
+    drew: Mutex<BTreeMap<u16, Instant>>,
     /// What the last browsers that are gone took, oldest first.
     took: watch::Sender<VecDeque<(BrowserId, Took)>>,
     /// Browsers whose end somebody wants to hear of, and where they are.
@@ -234,6 +236,20 @@ impl Hosts {
         whole(&self.heard).get(&region).cloned()
     }
 
+    /// Since a browser of the region showed that it works; `None`: none ever did. What hosts count
+    /// is asked every few seconds, and the first browser is not to wait for that.
+    #[must_use]
+    pub fn drew(&self, region: u16) -> Option<Duration> {
+        let counted = whole(&self.heard).get(&region).and_then(Heard::drew);
+        let told = whole(&self.drew).get(&region).map(Instant::elapsed);
+        [counted, told].into_iter().flatten().min()
+    }
+
+    /// A browser of the region has drawn its first page.
+    pub(crate) fn became_ready(&self, region: u16) {
+        whole(&self.drew).insert(region, Instant::now());
+    }
+
     /// A host says what it counted.
     pub(crate) fn counted(&self, region: u16, figures: Figures) {
         let heard = Heard {
@@ -354,6 +370,16 @@ mod tests {
         assert_eq!(hosts.distance(0), None);
         hosts.found(0, NodeId(1), Path::new("/a"), far(9, 400));
         assert_eq!(hosts.distance(0), Some(far(9, 0)));
+    }
+
+    #[test]
+    fn a_browser_that_is_ready_has_drawn_before_anybody_counts() {
+        let hosts = Hosts::default();
+        hosts.counted(0, Figures::default());
+        assert_eq!(hosts.drew(0), None);
+        hosts.became_ready(0);
+        assert!(hosts.drew(0).is_some());
+        assert_eq!(hosts.drew(1), None);
     }
 
     #[test]

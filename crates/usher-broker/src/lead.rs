@@ -229,6 +229,9 @@ impl Lead {
         let (shared, ask) = (Arc::clone(&self.shared), self.ask);
         let stood = Arc::clone(&self.stood);
         Box::pin(async move {
+            if !shared.may_come(&ask) {
+                return Event::NotCalled.into();
+            }
             let has_browser = shared.has_browser(&ask).await;
             let Some(mut stand) = shared.queue.join(&ask, has_browser, since) else {
                 return Event::NotCalled.into();

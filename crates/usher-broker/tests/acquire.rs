@@ -298,6 +298,30 @@ async fn limits_answer_at_once_and_capacity_after_the_wait() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_a_machine_that_can_run_none() {
+    let world = World::new(2).await;
+    world.broker.lacks(0, true);
+    world.broker.lacks(1, true);
+    let began = tokio::time::Instant::now();
+    let refused = world.broker.acquire(patient(1), world.node_of()).await;
+    assert!(matches!(refused, Err(Refusal::Capacity { .. })));
+    let only = Ask {
+        only: Some(1),
+        ..patient(2)
+    };
+    world.broker.lacks(0, false);
+    let refused = world.broker.acquire(only, world.node_of()).await;
+    assert!(matches!(refused, Err(Refusal::Capacity { .. })));
+    // Each of them would have stood in line for thirty seconds.
+    assert!(began.elapsed() < Duration::from_secs(25));
+    assert_eq!(world.counting().await, 0, "it was paid back");
+    world.broker.lacks(1, false);
+    world.node(1, "one", 1).await;
+    let offer = world.broker.acquire(patient(3), world.node_of()).await;
+    offer.expect("it came").written();
+}
+
+#[tokio::test]
 async fn who_waits_is_called_and_newcomers_do_not_pass() {
     let world = World::new(1).await;
     let of = world.node(0, "one", 0).await;

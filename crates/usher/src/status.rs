@@ -280,7 +280,11 @@ fn browser_lines(pools: &[Value], colourful: bool) -> Vec<String> {
         let trouble = text(&pool["trouble"]);
         if !trouble.is_empty() {
             let note = format!("  {region}: {trouble}");
-            notes.push(paint(&note, Tone::Bad, colourful));
+            let tone = match host {
+                "starting" => Tone::Dim,
+                _ => Tone::Bad,
+            };
+            notes.push(paint(&note, tone, colourful));
         }
         for warning in array(&pool["host"]["warnings"]) {
             let note = format!("  {region}: {}", text(warning));
@@ -413,7 +417,7 @@ mod tests {
                    "queue": {"waiting": 2, "oldest_seconds": 1.4},
                    "sessions": {"default": 1, "shop": 2}, "insecure_single_tenant": true})
         };
-        let why = "browsers: this machine has no bwrap: apt-get install bubblewrap";
+        let why = "this machine has no bwrap: apt-get install bubblewrap";
         let mut state = json!({"browsers": [
             pool("WEU", "running", Value::Null, json!(["no control group limits memory"])),
             pool("ENAM", "missing", json!(why), json!([])),
@@ -426,7 +430,7 @@ browsers  host     kind     ready  in use  starting  max  in line   sessions
 WEU       running  sandbox  1      3       0         8    2, 1.4 s  default 1, shop 2
 ENAM      missing  sandbox  1      3       0         8    2, 1.4 s  default 1, shop 2
   WEU: no control group limits memory
-  ENAM: browsers: this machine has no bwrap: apt-get install bubblewrap
+  ENAM: this machine has no bwrap: apt-get install bubblewrap
   insecure_single_tenant is on: browsers may run without a sandbox"
         );
         let mut known = BTreeMap::new();

@@ -59,7 +59,8 @@ export interface BrowserPool {
   ready: number
   in_use: number
   starting: number
-  min_ready: number
+  /** How many are meant to be ready: what those in use leave. */
+  wanted: number
   max: number
   host: { state: 'starting' | 'running' | 'missing'; reason: string | null; warnings: string[] }
   /** Why nobody gets a browser here. */

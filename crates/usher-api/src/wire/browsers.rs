@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use usher_core::id::Id;
+use usher_core::lease::browser::STARTING_MAX;
 use usher_core::time::Wall;
 
 /// Since a region drew its last page or gave its last browser away, at most, for it to count as
@@ -31,8 +32,10 @@ pub struct BrowserPool {
     pub starting: u32,
     /// On the way out.
     pub closing: u32,
-    /// How many are meant to be ready.
+    /// How many are meant to be ready at least, as the file says.
     pub min_ready: u32,
+    /// How many are meant to be ready now: what demand asks for, and what those in use leave.
+    pub wanted: u32,
     /// How many there may be.
     pub max: u32,
     /// The process that runs them.
@@ -52,7 +55,7 @@ pub struct BrowserPool {
 /// The process that runs the browsers of a region.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HostState {
-    /// It was started, or is being looked for.
+    /// It was started, or is being looked for; or its first browser is on the way.
     #[default]
     Starting,
     /// It answers.
@@ -100,19 +103,38 @@ impl HostState {
 }
 
 impl BrowserPool {
+    /// Judges what was counted by the host, which was found `there` ago; `None`: there is none.
+    /// Browsers of a host that is not there are gone, whatever was last known of them, and one that
+    /// came a moment ago has nothing to show yet.
+    #[must_use]
+    pub fn judged(mut self, there: Option<Duration>) -> BrowserPool {
+        if there.is_none() {
+            (self.ready, self.in_use, self.starting, self.closing) = (0, 0, 0, 0);
+        }
+        self.wanted = self.wanted.min(self.max.saturating_sub(self.in_use));
+        let is_new = there.is_some_and(|there| there < STARTING_MAX);
+        let runs = self.host == HostState::Running && self.failing.is_none();
+        if is_new && runs && self.trouble().is_some() {
+            self.host = HostState::Starting;
+        }
+        self
+    }
+
     /// Why nobody gets a browser here, for what is not a matter of how many want one. A pool whose
     /// browsers are all taken works.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         match &self.host {
             HostState::Missing(why) => return Some(why.clone()),
-            HostState::Starting => return Some("the browser host is starting".to_owned()),
+            HostState::Starting => {
+                return Some("no browser is ready yet: the first is starting".to_owned());
+            }
             HostState::Running => {}
         }
         let drew = self.drawn.is_some_and(|ago| ago <= DREW_MAX);
         // Somebody has what there may be, or nothing is meant to be ready: then nothing is drawn.
         let full = self.in_use > 0 && self.in_use + self.closing >= self.max;
-        let idle = self.min_ready == 0;
+        let idle = self.wanted == 0;
         if drew || full || (idle && self.failing.is_none()) {
             return None;
         }
@@ -153,6 +175,7 @@ impl BrowserPool {
             "starting": self.starting,
             "closing": self.closing,
             "min_ready": self.min_ready,
+            "wanted": self.wanted,
             "max": self.max,
             "host": {"state": self.host.as_str(), "reason": reason, "warnings": self.warnings},
             "trouble": self.trouble(),
@@ -205,6 +228,7 @@ pub(crate) mod tests {
             starting: 0,
             closing: 0,
             min_ready: 1,
+            wanted: 1,
             max: 2,
             host: HostState::Running,
             warnings: Vec::new(),
@@ -234,7 +258,7 @@ pub(crate) mod tests {
         };
         assert_eq!(full.trouble(), None);
         let unwanted = BrowserPool {
-            min_ready: 0,
+            wanted: 0,
             ready: 0,
             drawn: None,
             ..pool()
@@ -252,7 +276,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_host_that_is_not_there_says_what_to_install() {
-        let why = "browsers: this machine has no bwrap: apt-get install bubblewrap";
+        let why = "this machine has no bwrap: apt-get install bubblewrap";
         let missing = BrowserPool {
             host: HostState::Missing(why.to_owned()),
             ..pool()
@@ -262,6 +286,47 @@ pub(crate) mod tests {
         assert_eq!(told["host"]["state"], "missing");
         assert_eq!(told["host"]["reason"], why);
         assert_eq!(told["trouble"], why);
+    }
+
+    #[test]
+    fn a_host_that_has_just_come_is_starting_until_its_first_browser_draws() {
+        let new = BrowserPool {
+            ready: 0,
+            drawn: None,
+            ..pool()
+        };
+        let state = |pool: &BrowserPool, secs| {
+            let judged = pool.clone().judged(Some(Duration::from_secs(secs)));
+            (judged.host.as_str(), judged.trouble().is_some())
+        };
+        assert_eq!(state(&new, 0), ("starting", true));
+        assert_eq!(state(&new, 19), ("starting", true));
+        assert_eq!(state(&new, 20), ("running", true));
+        assert_eq!(state(&pool(), 0), ("running", false));
+        let failing = BrowserPool {
+            failing: Some("it does not draw".to_owned()),
+            ..new.clone()
+        };
+        assert_eq!(state(&failing, 0), ("running", true));
+        let unwanted = BrowserPool { wanted: 0, ..new };
+        assert_eq!(state(&unwanted, 0), ("running", false));
+    }
+
+    #[test]
+    fn nothing_lives_without_a_host_and_the_goal_is_what_those_in_use_leave() {
+        let pool = BrowserPool {
+            ready: 1,
+            in_use: 1,
+            wanted: 2,
+            ..pool()
+        };
+        let there = pool.clone().judged(Some(Duration::from_secs(60)));
+        assert_eq!((there.ready, there.in_use, there.wanted), (1, 1, 1));
+        assert_eq!(there.told(Wall::from_millis(0))["min_ready"], 1);
+        assert_eq!(there.told(Wall::from_millis(0))["wanted"], 1);
+        let gone = BrowserPool { max: 0, ..pool };
+        let gone = gone.judged(None);
+        assert_eq!((gone.ready, gone.in_use, gone.wanted), (0, 0, 0));
     }
 
     #[test]

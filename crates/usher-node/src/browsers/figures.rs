@@ -32,8 +32,7 @@ impl RegionStanding {
 
     /// Since a page was drawn here, or a browser given away.
     fn drawn(&self) -> Option<Duration> {
-        let drew = self.heard.as_ref().and_then(|heard| heard.drew());
-        [drew, self.counted.given].into_iter().flatten().min()
+        [self.drew, self.counted.given].into_iter().flatten().min()
     }
 
     fn host(&self) -> HostState {
@@ -65,7 +64,8 @@ pub(crate) fn pools(browsers: &Browsers) -> Vec<BrowserPool> {
         in_use: region.count(&[Phase::Picked, Phase::InUse]),
         starting: region.count(&[Phase::Starting]),
         closing: region.count(&[Phase::Closing]),
-        min_ready: region.wanted,
+        min_ready: region.min_ready,
+        wanted: region.wanted,
         max: region.slots,
         host: region.host(),
         warnings: region.warnings.clone(),
@@ -73,6 +73,10 @@ pub(crate) fn pools(browsers: &Browsers) -> Vec<BrowserPool> {
         queue,
         drawn: region.drawn(),
         sessions: sessions(browsers, &region),
+    };
+    let pool = |region: RegionStanding| {
+        let there = region.there;
+        pool(region).judged(there)
     };
     standing.into_iter().map(pool).collect()
 }
@@ -156,7 +160,7 @@ const GAUGES: [(&str, &str, Read); 4] = [
     (
         "usher_browser_ready_wanted",
         "How many browsers are meant to be ready",
-        |(_, region, _)| u64::from(region.wanted),
+        |(_, _, pool)| u64::from(pool.wanted),
     ),
     (
         "usher_browser_up",

@@ -76,8 +76,12 @@ pub struct RegionStanding {
     pub backend: Kind,
     /// How many there may be; 0 while it has no host.
     pub slots: u32,
+    /// Since its host was found; `None` while there is none.
+    pub there: Option<Duration>,
     /// How many are to be ready.
     pub wanted: u32,
+    /// How many the file says are to be ready at least.
+    pub min_ready: u32,
     /// How many stand where, as of a second ago; dead ones are left out.
     pub counts: Vec<Count>,
     /// How heartbeats fare.
@@ -94,6 +98,8 @@ pub struct RegionStanding {
     pub sessions: Vec<SessionView>,
     /// What its host counted.
     pub heard: Option<Heard>,
+    /// Since one of its browsers drew a page.
+    pub drew: Option<Duration>,
     /// What was counted here.
     pub counted: Counted,
 }

@@ -154,6 +154,7 @@ impl Served {
             region,
             number,
             pool: Arc::clone(&here.pool),
+            front: Arc::clone(&self.front),
             hosts: Arc::clone(&self.hosts),
             want: here.want.clone(),
             starts: Arc::clone(&starts),
@@ -245,7 +246,9 @@ impl Served {
                 region: here.region,
                 backend: *here.backend.borrow(),
                 slots: known.slots,
+                there: known.since.map(|since| since.elapsed()),
                 wanted: here.want.borrow().ready,
+                min_ready: (*here.bounds.borrow()).map_or(0, |bounds| bounds.min_ready),
                 counts: counts.list.clone(),
                 figures: here.pool.figures(),
                 distance: known.distance,
@@ -254,6 +257,7 @@ impl Served {
                 insecure_single_tenant: self.insecure_single_tenant.load(Ordering::Relaxed),
                 sessions: counts.sessions.clone(),
                 heard: self.hosts.heard(here.number),
+                drew: self.hosts.drew(here.number),
                 counted: (counted.get(usize::from(here.number)).cloned()).unwrap_or_default(),
             })
         };

@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use usher_broker::wire::Front;
 use usher_broker::{Agent, Hosts, Want};
 use usher_browsers::host::wire::{Ask, Hello};
 use usher_browsers::host::{Caller, CallerFault};
@@ -60,6 +61,8 @@ const PART: f64 = 0.2;
 pub(super) struct Known {
     /// How many browsers there may be; 0 while there is none.
     pub(super) slots: u32,
+    /// When it was found; `None` while there is none.
+    pub(super) since: Option<Instant>,
     /// From here to it and back.
     pub(super) distance: Duration,
     /// Why there is none.
@@ -74,6 +77,7 @@ pub(super) struct Watch {
     /// The region's place in the list of the broker.
     pub(super) number: u16,
     pub(super) pool: Arc<dyn Pool>,
+    pub(super) front: Arc<Front>,
     pub(super) hosts: Arc<Hosts>,
     /// How many are to be ready.
     pub(super) want: watch::Receiver<Want>,
@@ -135,6 +139,7 @@ impl Watch {
     /// Sees to it until it is dropped. The host goes on.
     pub(super) async fn run(mut self) {
         let mut pause = PAUSE.0;
+        let mut refusals = 0;
         loop {
             let source = self.source.borrow_and_update().clone();
             let Some(source) = source else {
@@ -146,9 +151,11 @@ impl Watch {
             };
             let lack = match self.find(&source).await {
                 Ok(found) => {
+                    refusals = 0;
+                    self.front.broker().lacks(self.number, false);
                     let since = Instant::now();
                     self.stay(found, &source).await;
-                    self.update(|known| known.slots = 0);
+                    self.update(|known| (known.slots, known.since) = (0, None));
                     if since.elapsed() >= WORKED {
                         pause = PAUSE.0;
                     }
@@ -157,6 +164,11 @@ impl Watch {
                 Err(lack) => lack,
             };
             self.tell(&lack);
+            // Once may be a host before that has not gone yet; what is lacking is so again.
+            if let Lack::Said(_) | Lack::Start { .. } = lack {
+                refusals += 1;
+                self.front.broker().lacks(self.number, refusals > 1);
+            }
             let wait = match (&lack, &source) {
                 (Lack::Still(_), _) | (_, Source::Others(_)) => LOOK_EVERY,
                 (_, Source::Ours { .. }) => {
@@ -178,8 +190,7 @@ impl Watch {
         let cause = cause.map(|cause| format!(": {cause}"));
         let text = format!("{lack}{}", cause.unwrap_or_default());
         if self.known.load().trouble.as_ref() != Some(&text) {
-            let what = text.strip_prefix("browsers: ").unwrap_or(&text);
-            tracing::warn!("no browsers in {}: {what}", self.region);
+            tracing::warn!("no browsers in {}: {text}", self.region);
         }
         self.update(|known| known.trouble = Some(text.clone()));
     }
@@ -222,6 +233,7 @@ impl Watch {
         self.update(|known| {
             *known = Known {
                 slots: hello.slots,
+                since: Some(Instant::now()),
                 distance: known.distance,
                 trouble: None,
                 warnings: hello.warnings.clone(),
