@@ -19,25 +19,14 @@ use crate::wire::rooms::RoomStatus;
 
 /// What a file says in which nothing stands.
 pub(crate) fn nothing() -> Draft {
-    Draft {
-        node: Node {
-            name: "n".to_owned(),
-            code: "N".to_owned(),
-            region: None,
-            country: None,
-            city: None,
-            coordinates: None,
-        },
-        zones: Vec::new(),
-        monitors: Vec::new(),
-        monitor_groups: Vec::new(),
-        pools: Vec::new(),
-        balancers: Vec::new(),
-        rooms: Vec::new(),
-        room_profile: Default::default(),
-        interval_min: Duration::from_secs(10),
-        hash_key: Default::default(),
-    }
+    Draft::new(Node {
+        name: "n".to_owned(),
+        code: "N".to_owned(),
+        region: None,
+        country: None,
+        city: None,
+        coordinates: None,
+    })
 }
 
 pub(crate) struct Here {

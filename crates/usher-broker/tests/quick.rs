@@ -4,49 +4,25 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use usher_browsers::png::pixel;
 
-const SECRET: &str = "a-secret";
-const OTHER: &str = "a-secret-of-another";
+mod served;
 
-/// For anything that a browser does on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-struct Served {
-    child: Child,
-    address: String,
-    folder: TempDir,
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
-}
+use served::{Answer, OTHER, PATIENCE, SECRET, Served};
 
 impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
-    }
-
     /// Status, code and message of the first fault.
     fn fault(&self) -> (u16, Option<i64>, String) {
         let told = self.json();
@@ -62,79 +38,6 @@ impl Answer {
 }
 
 impl Served {
-    /// `None`, and a word why, where no browser can be started.
-    async fn start(ready: u32) -> Option<Served> {
-        let folder = tempfile::tempdir().unwrap();
-        // Browsers of a host that is root are somebody else.
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_binding-under-test"))
-            .arg("serve")
-            .arg(folder.path())
-            .arg(SECRET)
-            .arg(ready.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
-        let Some(line) = line else {
-            let mut said = String::new();
-            let mut errors = child.stderr.take().unwrap();
-            errors.read_to_string(&mut said).await.unwrap();
-            assert!(said.contains("the sandbox cannot be made"), "{said}");
-            println!("SKIPPED: {said}");
-            return None;
-        };
-        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = errors.next_line().await {
-                println!("serve: {line}");
-            }
-        });
-        Some(Served {
-            child,
-            address: line.strip_prefix("listening ").unwrap().to_owned(),
-            folder,
-        })
-    }
-
-    async fn send(&self, secret: &str, line: &str, kind: &str, body: &[u8]) -> TcpStream {
-        let (method, path) = line.split_once(' ').unwrap();
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let head = format!(
-            "{method} /v1{path} HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {secret}\r\n\
-             Connection: close\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        // Whoever is refused may be refused before all of it is read.
-        let _ = stream.write_all(body).await;
-        stream
-    }
-
-    async fn ask(&self, secret: &str, line: &str, kind: &str, body: &[u8]) -> Answer {
-        let mut stream = self.send(secret, line, kind, body).await;
-        let mut answer = Vec::new();
-        let read = timeout(PATIENCE, stream.read_to_end(&mut answer));
-        let _ = read.await.expect(line);
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let end = end.unwrap_or_else(|| panic!("{line}: {:?}", String::from_utf8_lossy(&answer)));
-        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        let mut lines = head.split("\r\n");
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
-        let headers = lines.filter_map(|line| line.split_once(": "));
-        Answer {
-            status: status.parse().unwrap(),
-            headers: headers
-                .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-                .collect(),
-            body: answer[end + 4..].to_vec(),
-        }
-    }
-
     async fn draw(&self, body: &Value) -> Answer {
         self.draw_as(SECRET, body).await
     }
@@ -143,11 +46,11 @@ impl Served {
     /// start one than anybody may stand in line.
     async fn draw_as(&self, secret: &str, body: &Value) -> Answer {
         let body = body.to_string();
-        let kind = "application/json";
+        let kind = Some("application/json");
         let deadline = Instant::now() + PATIENCE;
         loop {
             let line = "POST /screenshot?wait=30s";
-            let answer = self.ask(secret, line, kind, body.as_bytes()).await;
+            let answer = self.exchange(secret, line, kind, body.as_bytes()).await;
             if answer.status != 503 {
                 return answer;
             }
@@ -167,49 +70,6 @@ impl Served {
     async fn fault(&self, body: &Value) -> (u16, Option<i64>, String) {
         self.draw(body).await.fault()
     }
-
-    async fn get(&self, path: &str) -> Value {
-        let answer = self
-            .ask(SECRET, &format!("GET {path}"), "text/plain", b"")
-            .await;
-        assert_eq!(answer.status, 200, "{path}");
-        answer.json()
-    }
-
-    /// Processes below the host: browsers, and what started them.
-    fn processes(&self) -> Vec<i32> {
-        let own = i32::try_from(self.child.id().unwrap()).unwrap();
-        let mut last = below(&below(&[own]));
-        let mut found = Vec::new();
-        while !last.is_empty() {
-            found.extend(&last);
-            last = below(&last);
-        }
-        found
-    }
-
-    fn host(&self) -> i32 {
-        let own = i32::try_from(self.child.id().unwrap()).unwrap();
-        below(&[own])[0]
-    }
-
-    async fn stop(mut self) {
-        drop(self.child.stdin.take());
-        let ended = timeout(PATIENCE, self.child.wait()).await;
-        assert!(ended.expect("it ends").unwrap().success());
-    }
-}
-
-fn below(parents: &[i32]) -> Vec<i32> {
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let child = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-        let parent = fields.and_then(|fields| fields.split_whitespace().nth(1));
-        parent.is_some_and(|parent| parents.iter().any(|of| of.to_string() == parent))
-    };
-    pids.filter(child).collect()
 }
 
 /// A site: what is at each path, and how often each was asked for.
@@ -361,7 +221,7 @@ fn with(mut order: Value, more: &Value) -> Value {
 
 #[tokio::test]
 async fn a_page_becomes_a_picture() {
-    let Some(served) = Served::start(1).await else {
+    let Some(served) = Served::start().await else {
         return;
     };
     let (address, site) = site().await;
@@ -446,7 +306,7 @@ async fn a_page_becomes_a_picture() {
 
 #[tokio::test]
 async fn a_page_that_cannot_be_drawn_says_why() {
-    let Some(served) = Served::start(1).await else {
+    let Some(served) = Served::start().await else {
         return;
     };
     let (address, _site) = site().await;
@@ -571,7 +431,9 @@ async fn a_page_that_cannot_be_drawn_says_why() {
         ("POST /pdf", "application/json", "{}", 501),
         ("POST /accessibilityTree", "application/json", "{}", 501),
     ] {
-        let answer = served.ask(SECRET, line, kind, body.as_bytes()).await;
+        let answer = served
+            .exchange(SECRET, line, Some(kind), body.as_bytes())
+            .await;
         assert_eq!(answer.fault().0, status, "{line} {body}");
     }
     let many = json!({"viewport": {"width": "x"}, "bestAttempt": 1});
@@ -603,8 +465,10 @@ async fn a_page_that_cannot_be_drawn_says_why() {
         assert!(at.starts_with(path), "{told}");
     }
     let large = vec![b' '; (50 << 20) + 1];
-    let kind = "application/json";
-    let answer = served.ask(SECRET, "POST /screenshot", kind, &large).await;
+    let kind = Some("application/json");
+    let answer = served
+        .exchange(SECRET, "POST /screenshot", kind, &large)
+        .await;
     let text = "Error: request entity too large".to_owned();
     assert_eq!(answer.fault(), (413, None, text));
     served.stop().await;
@@ -612,7 +476,7 @@ async fn a_page_that_cannot_be_drawn_says_why() {
 
 #[tokio::test]
 async fn limits_and_copies() {
-    let Some(served) = Served::start(1).await else {
+    let Some(served) = Served::start().await else {
         return;
     };
     let (address, site) = site().await;
@@ -657,7 +521,7 @@ async fn limits_and_copies() {
 
 #[tokio::test]
 async fn who_goes_away_and_what_dies_leaves_nothing() {
-    let Some(served) = Served::start(1).await else {
+    let Some(served) = Served::start().await else {
         return;
     };
     let (address, site) = site().await;
@@ -670,7 +534,7 @@ async fn who_goes_away_and_what_dies_leaves_nothing() {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let line = format!("POST /screenshot?wait={query}");
-            let asked = served.send(SECRET, &line, "application/json", body.as_bytes());
+            let asked = served.send(SECRET, &line, Some("application/json"), body.as_bytes());
             let stream = asked.await;
             tokio::select! {
                 () = site.silent.notified() => return stream,
@@ -728,7 +592,7 @@ async fn who_goes_away_and_what_dies_leaves_nothing() {
 
 /// Kills every browser, and what started it.
 fn kill_browsers(served: &Served) {
-    for pid in served.processes() {
+    for pid in served.browsers() {
         kill(pid);
     }
 }
@@ -742,7 +606,7 @@ fn kill(pid: i32) {
 #[tokio::test]
 async fn pictures_in_a_row_leave_the_host_as_it_was() {
     let count: u32 = std::env::var("USHER_SCREENSHOTS").map_or(500, |count| count.parse().unwrap());
-    let Some(served) = Served::start(2).await else {
+    let Some(served) = Served::start_with(2).await else {
         return;
     };
     let (address, _site) = site().await;
@@ -767,7 +631,7 @@ async fn quiet(served: &Served, wanted: Option<[usize; 3]>) -> [usize; 3] {
         let files = walk(served.folder.path());
         let descriptors = format!("/proc/{}/fd", served.host());
         let descriptors = fs::read_dir(descriptors).map_or(0, Iterator::count);
-        [served.processes().len(), files, descriptors]
+        [served.browsers().len(), files, descriptors]
     };
     let deadline = Instant::now() + PATIENCE;
     let mut last = (look(), Instant::now());

@@ -54,16 +54,9 @@ impl Sample {
             tls: EndpointTls::default(),
         };
         Sample(Draft {
-            node,
             zones: vec![zone],
-            monitors: Vec::new(),
-            monitor_groups: Vec::new(),
-            pools: Vec::new(),
-            balancers: Vec::new(),
-            rooms: Vec::new(),
-            room_profile: Default::default(),
             interval_min: Duration::from_secs(1),
-            hash_key: Default::default(),
+            ..Draft::new(node)
         })
     }
 

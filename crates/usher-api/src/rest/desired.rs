@@ -209,16 +209,10 @@ impl Declared {
     /// The draft of the file without its resources.
     pub(crate) fn frame(&self) -> Draft {
         Draft {
-            node: self.draft.node.clone(),
-            zones: Vec::new(),
-            monitors: Vec::new(),
-            monitor_groups: Vec::new(),
-            pools: Vec::new(),
-            balancers: Vec::new(),
-            rooms: Vec::new(),
             room_profile: self.draft.room_profile,
             interval_min: self.draft.interval_min,
             hash_key: self.draft.hash_key,
+            ..Draft::new(self.draft.node.clone())
         }
     }
 }

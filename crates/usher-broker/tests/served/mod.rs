@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -23,17 +24,37 @@ pub(crate) const SECRET: &str = "a-secret";
 pub(crate) const OTHER: &str = "a-secret-of-another";
 
 /// For anything that a browser does on a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct Served {
     child: Child,
     pub(crate) address: String,
-    _folder: TempDir,
+    pub(crate) folder: TempDir,
+}
+
+/// What a request is answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// By their names in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
+    }
 }
 
 impl Served {
     /// `None`, and a word why, where no browser can be started.
     pub(crate) async fn start() -> Option<Served> {
+        Served::start_with(1).await
+    }
+
+    /// With so many browsers ready.
+    pub(crate) async fn start_with(ready: u32) -> Option<Served> {
         let folder = tempfile::tempdir().unwrap();
         // Browsers of a host that is root are somebody else.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
@@ -41,9 +62,11 @@ impl Served {
             .arg("serve")
             .arg(folder.path())
             .arg(SECRET)
+            .arg(ready.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -65,7 +88,7 @@ impl Served {
         Some(Served {
             child,
             address: line.strip_prefix("listening ").unwrap().to_owned(),
-            _folder: folder,
+            folder,
         })
     }
 
@@ -75,21 +98,57 @@ impl Served {
 
     /// Status and body; `line` is a method and a path below `/v1`.
     pub(crate) async fn ask_as(&self, secret: &str, line: &str, body: &str) -> (u16, String) {
-        let (method, path) = line.split_once(' ').unwrap();
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let request = format!(
-            "{method} /v1{path} HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {secret}\r\n\
-             Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
+        let answer = self.exchange(secret, line, None, body.as_bytes()).await;
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    }
+
+    /// Asks, with a body of that type.
+    pub(crate) async fn exchange(
+        &self,
+        secret: &str,
+        line: &str,
+        kind: Option<&str>,
+        body: &[u8],
+    ) -> Answer {
+        let mut stream = self.send(secret, line, kind, body).await;
         let mut answer = Vec::new();
         let read = timeout(PATIENCE, stream.read_to_end(&mut answer));
-        read.await.expect(line).unwrap();
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, body.to_owned())
+        let _ = read.await.expect(line);
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("{line}: {:?}", String::from_utf8_lossy(&answer)));
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        Answer {
+            status: status.parse().unwrap(),
+            headers: headers
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+                .collect(),
+            body: answer[end + 4..].to_vec(),
+        }
+    }
+
+    /// Asks; whoever holds the stream may wait for the answer.
+    pub(crate) async fn send(
+        &self,
+        secret: &str,
+        line: &str,
+        kind: Option<&str>,
+        body: &[u8],
+    ) -> TcpStream {
+        let (method, path) = line.split_once(' ').unwrap();
+        let kind = kind.map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let head = format!(
+            "{method} /v1{path} HTTP/1.1\r\nHost: fake.host\r\nusher-binding: {secret}\r\n\
+             Connection: close\r\n{kind}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Whoever is refused may be refused before all of it is read.
+        let _ = stream.write_all(body).await;
+        stream
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
@@ -160,19 +219,7 @@ impl Served {
 
     /// The processes of all browsers: what the host started, and what those did.
     pub(crate) fn browsers(&self) -> Vec<i32> {
-        let below = |parents: &[i32]| -> Vec<i32> {
-            let all = fs::read_dir("/proc").unwrap().flatten();
-            let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            let child = |pid: &i32| {
-                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-                let parent = fields.and_then(|fields| fields.split_whitespace().nth(1));
-                parent.is_some_and(|parent| parents.iter().any(|of| of.to_string() == parent))
-            };
-            pids.filter(child).collect()
-        };
-        let own = i32::try_from(self.child.id().unwrap()).unwrap();
-        let mut last = below(&below(&[own]));
+        let mut last = below(&[self.host()]);
         let mut found = Vec::new();
         while !last.is_empty() {
             found.extend(&last);
@@ -181,11 +228,30 @@ impl Served {
         found
     }
 
+    /// The process of the host.
+    pub(crate) fn host(&self) -> i32 {
+        let own = i32::try_from(self.child.id().unwrap()).unwrap();
+        below(&[own])[0]
+    }
+
     pub(crate) async fn stop(mut self) {
         drop(self.child.stdin.take());
         let ended = timeout(PATIENCE, self.child.wait()).await;
         assert!(ended.expect("it ends").unwrap().success());
     }
+}
+
+/// The processes that these have started.
+fn below(parents: &[i32]) -> Vec<i32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+        let parent = fields.and_then(|fields| fields.split_whitespace().nth(1));
+        parent.is_some_and(|parent| parents.iter().any(|of| of.to_string() == parent))
+    };
+    pids.filter(child).collect()
 }
 
 pub(crate) struct Client {

@@ -116,10 +116,32 @@ pub struct Draft {
     pub rooms: Vec<Room>,
     /// Which limits rooms have to keep. Default [`RoomProfile::Usher`].
     pub room_profile: RoomProfile,
-    /// The operator's own floor for [`Monitor::interval`]. Default 10 s, least 1 s.
+    /// The operator's own floor for [`Monitor::interval`]. Default [`INTERVAL_MIN`], least 1 s.
     pub interval_min: std::time::Duration,
     /// The key of every hash that steers; the same on all nodes of a configuration.
     pub hash_key: crate::affinity::HashKey,
+}
+
+/// The floor for [`Monitor::interval`] where an operator says nothing.
+pub const INTERVAL_MIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Draft {
+    /// Nothing yet, on this node.
+    #[must_use]
+    pub fn new(node: Node) -> Draft {
+        Draft {
+            node,
+            zones: Vec::new(),
+            monitors: Vec::new(),
+            monitor_groups: Vec::new(),
+            pools: Vec::new(),
+            balancers: Vec::new(),
+            rooms: Vec::new(),
+            room_profile: RoomProfile::default(),
+            interval_min: INTERVAL_MIN,
+            hash_key: Default::default(),
+        }
+    }
 }
 
 /// A draft that passed every check.

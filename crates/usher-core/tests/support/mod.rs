@@ -189,16 +189,10 @@ fn draft(balancers: usize, pools: usize, endpoints: usize, steering: PoolSteerin
     };
     let pool_name = |balancer: usize, pool: usize| format!("p{balancer}-{pool}");
     let mut draft = Draft {
-        node,
         zones: vec![zone],
         monitors: vec![monitor],
-        monitor_groups: Vec::new(),
-        pools: Vec::new(),
-        balancers: Vec::new(),
-        rooms: Vec::new(),
-        room_profile: Default::default(),
         interval_min: Duration::from_secs(1),
-        hash_key: Default::default(),
+        ..Draft::new(node)
     };
     for lb in 0..balancers {
         for pool in 0..pools {

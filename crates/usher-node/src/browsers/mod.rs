@@ -86,8 +86,6 @@ pub struct RegionStanding {
     pub counts: Vec<Count>,
     /// How heartbeats fare.
     pub figures: Figures,
-    /// From here to the host of its browsers.
-    pub distance: Duration,
     /// Why it has no host, or the pool does not answer.
     pub trouble: Option<String>,
     /// What an operator should know of its host.

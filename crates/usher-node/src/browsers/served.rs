@@ -251,7 +251,6 @@ impl Served {
                 min_ready: (*here.bounds.borrow()).map_or(0, |bounds| bounds.min_ready),
                 counts: counts.list.clone(),
                 figures: here.pool.figures(),
-                distance: known.distance,
                 trouble: known.trouble.clone().or(counts.trouble.clone()),
                 warnings: known.warnings.clone(),
                 insecure_single_tenant: self.insecure_single_tenant.load(Ordering::Relaxed),

@@ -44,7 +44,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// A host that ran for as long has worked: the next one is started at once.
 const WORKED: Duration = Duration::from_secs(60);
 
-/// How often a host is asked how it is, which is also how far it is.
+/// How often a host is asked how it is.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// How often a host that is to be replaced is asked whether it may.
@@ -53,9 +53,6 @@ const RETIRE_EVERY: Duration = Duration::from_secs(2);
 /// How often somebody else's host is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The part that a new measurement has in the distance.
-const PART: f64 = 0.2;
-
 /// What is known of a host.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
@@ -63,8 +60,6 @@ pub(super) struct Known {
     pub(super) slots: u32,
     /// When it was found; `None` while there is none.
     pub(super) since: Option<Instant>,
-    /// From here to it and back.
-    pub(super) distance: Duration,
     /// Why there is none.
     pub(super) trouble: Option<String>,
     /// What an operator should know.
@@ -234,7 +229,6 @@ impl Watch {
             *known = Known {
                 slots: hello.slots,
                 since: Some(Instant::now()),
-                distance: known.distance,
                 trouble: None,
                 warnings: hello.warnings.clone(),
             };
@@ -292,11 +286,9 @@ impl Watch {
                 biased;
                 () = caller.gone() => return true,
                 _ = pings.tick() => {
-                    let since = Instant::now();
                     if !said(caller, &Ask::Hello).await {
                         return false;
                     }
-                    self.measured(since.elapsed());
                 }
                 _ = retires.tick(), if outdated => {
                     if !said(caller, &Ask::Retire).await {
@@ -328,15 +320,6 @@ impl Watch {
                 }
             }
         }
-    }
-
-    fn measured(&self, took: Duration) {
-        self.update(|known| {
-            known.distance = match known.distance {
-                Duration::ZERO => took,
-                before => before.mul_f64(1.0 - PART) + took.mul_f64(PART),
-            };
-        });
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use usher_api::access::{Permission, Product, Secret, Token};
 use usher_api::wire::reader::{Cursor, Object, Shape, Word, built, unbuilt};
 use usher_api::wire::rooms;
-use usher_core::catalog::{Node, RoomProfile};
+use usher_core::catalog::{INTERVAL_MIN, Node, RoomProfile};
 use usher_edge::http::{Limits, Timeouts};
 use usher_edge::seal::{KEYS_MAX, Keys, SECRET_LEN_MIN, SecretFault, VARIETY_MIN};
 use usher_edge::tls::KeyPair;
@@ -351,7 +351,7 @@ pub(super) fn read_interval_min(root: &Object<'_>) -> Duration {
     let floor = limits.and_then(|limits| limits.get("monitor_interval_min"));
     floor
         .and_then(|value| duration(&value, range))
-        .unwrap_or(Duration::from_secs(10))
+        .unwrap_or(INTERVAL_MIN)
 }
 
 /// Which limits waiting rooms have to keep.

@@ -14,16 +14,9 @@ use super::process::{read_interval_min, read_node, read_room_profile};
 pub(super) fn read(root: &Object<'_>, folder: &Path) -> (Draft, Places) {
     let mut places = Places::default();
     let mut draft = Draft {
-        node: read_node(root),
-        zones: Vec::new(),
-        monitors: Vec::new(),
-        monitor_groups: Vec::new(),
-        pools: Vec::new(),
-        balancers: Vec::new(),
-        rooms: Vec::new(),
         room_profile: read_room_profile(root),
         interval_min: read_interval_min(root),
-        hash_key: Default::default(),
+        ..Draft::new(read_node(root))
     };
     for (key, cursor) in named(root, "zones", "zone") {
         let mut zone = zones::read(
@@ -120,25 +113,14 @@ mod tests {
 
     /// What is said about rooms that stand in a file under `waiting_rooms`, and their zones.
     fn check(rooms: &serde_json::Value) -> (Vec<String>, Vec<String>) {
-        let mut draft = Draft {
-            node: Node {
-                name: "n".to_owned(),
-                code: "N".to_owned(),
-                region: None,
-                country: None,
-                city: None,
-                coordinates: None,
-            },
-            zones: Vec::new(),
-            monitors: Vec::new(),
-            monitor_groups: Vec::new(),
-            pools: Vec::new(),
-            balancers: Vec::new(),
-            rooms: Vec::new(),
-            room_profile: Default::default(),
-            interval_min: std::time::Duration::from_secs(10),
-            hash_key: Default::default(),
-        };
+        let mut draft = Draft::new(Node {
+            name: "n".to_owned(),
+            code: "N".to_owned(),
+            region: None,
+            country: None,
+            city: None,
+            coordinates: None,
+        });
         let report = Report::new(Mode::File);
         let mut places = Places::default();
         for (key, cursor) in Cursor::root(&report, rooms).entries() {

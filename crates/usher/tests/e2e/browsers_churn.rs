@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::browsers::PATIENCE_OF_BROWSERS;
-use crate::support::hosts::{Host, eventually, kill};
+use crate::support::eventually_within;
+use crate::support::hosts::{Host, kill};
 use crate::support::{Config, Usher};
 
 const BROWSERS: usize = 3;
@@ -150,13 +151,13 @@ fn everything_is_as_it_was_after_many_sessions_and_kills() {
         began.elapsed().as_secs_f64()
     );
     assert!(drawn * 2 > visits, "{drawn} of {visits} drew");
-    eventually("no session that counts", 2 * PATIENCE_OF_BROWSERS, || {
+    eventually_within("no session that counts", 2 * PATIENCE_OF_BROWSERS, || {
         let nothing =
             |path, name: &str| usher.binding_get(path)[name].as_array().unwrap().is_empty();
         (nothing("/sessions", "sessions") && nothing("/limits", "activeSessions")).then_some(())
     });
     let what = format!("everything as before: {before:?}");
-    eventually(&what, PATIENCE_OF_BROWSERS, || {
+    eventually_within(&what, PATIENCE_OF_BROWSERS, || {
         let now = Standing::of(&usher, &host);
         let few = |now: usize, before: usize| now <= before + 4;
         let back = few(now.members, before.members)

@@ -10,7 +10,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::browsers::{Devtools, PATIENCE_OF_BROWSERS};
-use crate::support::hosts::{Host, are_gone, eventually, kill};
+use crate::support::eventually_within;
+use crate::support::hosts::{Host, are_gone, kill};
 use crate::support::process::Process;
 use crate::support::{Config, Usher};
 
@@ -71,7 +72,7 @@ impl Held {
         };
         let before = REGIONS.map(in_use);
         let session = usher.acquire_for(keep_alive)?;
-        let at = eventually("a host that has it", PATIENCE_OF_BROWSERS, || {
+        let at = eventually_within("a host that has it", PATIENCE_OF_BROWSERS, || {
             REGIONS
                 .iter()
                 .zip(before)
@@ -116,7 +117,7 @@ impl Held {
 
     /// `sessions`, `limits` and `history` agree that it has ended.
     fn is_over(&self, usher: &Usher, reason: &str, within: Duration) {
-        eventually("an end that all agree on", within, || {
+        eventually_within("an end that all agree on", within, || {
             let live = usher.binding_get("/sessions")["sessions"].to_string();
             let counted = usher.binding_get("/limits")["activeSessions"].to_string();
             let history = usher.binding_get("/history");

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::browsers::{PATIENCE_OF_BROWSERS, SECRET};
-use crate::support::hosts::{Host, Started, delayed, eventually};
+use crate::support::eventually_within;
+use crate::support::hosts::{Host, Started, delayed};
 use crate::support::message::Message;
 use crate::support::process::Folder;
 use crate::support::wire::Wire;
@@ -136,7 +137,7 @@ fn fifty_at_once_get_different_browsers_or_the_refusal() {
         assert_eq!(seen, [own]);
     }
     // Who hung up has nothing.
-    eventually(
+    eventually_within(
         "only sessions of those who were told",
         PATIENCE_OF_BROWSERS,
         || {
@@ -204,7 +205,7 @@ fn one_account_cannot_shut_out_another() {
     let waiting: Vec<Wire> = (0..6).map(|_| wish(address, SECRET, waits)).collect();
     let place_of_next = || number(&asks(OTHER, "GET /acquire?wait=0s"), "usher-wait-place");
     // One of each in turn: whoever comes next of the other account stands second at most.
-    eventually("six in line", PATIENCE_OF_BROWSERS, || {
+    eventually_within("six in line", PATIENCE_OF_BROWSERS, || {
         let mine = number(&asks(SECRET, "GET /acquire?wait=0s"), "usher-wait-place");
         (mine == Some(7)).then_some(())
     });

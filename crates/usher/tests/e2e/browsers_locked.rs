@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::support::hosts::{Host, eventually};
+use crate::support::eventually_within;
+use crate::support::hosts::Host;
 use crate::support::{Config, Usher};
 
 const LOCKED: Duration = Duration::from_secs(20);
@@ -98,7 +99,7 @@ fn a_pool_that_is_locked_for_a_while_costs_no_session() {
         let live = usher.binding_get("/sessions");
         assert!(live.to_string().contains(session), "{live}");
     }
-    eventually("three sessions that count", Duration::from_secs(40), || {
+    eventually_within("three sessions that count", Duration::from_secs(40), || {
         let limits = usher.binding_get("/limits");
         (limits["activeSessions"].as_array()?.len() == 3).then_some(())
     });

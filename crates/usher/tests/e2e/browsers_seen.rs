@@ -1,12 +1,10 @@
 //! Browsers as an operator sees them: state, table, metrics, readiness, log.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::support::browsers::PATIENCE_OF_BROWSERS;
 use crate::support::config::TOKEN;
-use crate::support::{Config, Usher, eventually};
+use crate::support::{Config, Usher, eventually, eventually_within};
 
 fn region(usher: &Usher) -> Value {
     usher.state()["browsers"][0].clone()
@@ -67,16 +65,12 @@ fn a_session_is_seen_from_its_beginning_to_its_end() {
     let closed = usher.binding(&format!("DELETE /devtools/browser/{session}"));
     assert_eq!(closed.status(), 200);
     // A moment later: its browser has to be gone first.
-    let deadline = Instant::now() + PATIENCE_OF_BROWSERS;
-    let line = loop {
+    let line = eventually_within("a line for the session", PATIENCE_OF_BROWSERS, || {
         let log = usher.stderr();
         let mut lines = log.lines();
-        if let Some(line) = lines.find(|line| line.contains("a session has ended")) {
-            break line.to_owned();
-        }
-        assert!(Instant::now() < deadline, "no line for the session: {log}");
-        std::thread::sleep(Duration::from_millis(50));
-    };
+        let line = lines.find(|line| line.contains("a session has ended"));
+        line.map(str::to_owned)
+    });
     for word in [
         format!("session=\"{session}\""),
         "account=\"default\"".to_owned(),

@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::browsers::PATIENCE_OF_BROWSERS;
+use super::eventually_within;
 use super::process::{Folder, Process, Usher};
 
 /// A browser host, found by its socket.
@@ -56,7 +57,7 @@ impl Host {
     /// Waits until so many of its browsers are in a phase.
     pub fn until(&self, phase: &str, count: usize) {
         let what = format!("{count} browsers {phase} at {}", self.socket.display());
-        eventually(&what, PATIENCE_OF_BROWSERS, || {
+        eventually_within(&what, PATIENCE_OF_BROWSERS, || {
             (self.count(phase) == Some(count)).then_some(())
         });
     }
@@ -108,7 +109,7 @@ impl Host {
 
 /// Waits until none of these is there any more.
 pub fn are_gone(members: &BTreeSet<Member>, within: Duration) {
-    eventually("the end of processes", within, || {
+    eventually_within("the end of processes", within, || {
         let now = started();
         let left = members.iter().any(|member| now.contains(member));
         (!left).then_some(())
@@ -118,18 +119,6 @@ pub fn are_gone(members: &BTreeSet<Member>, within: Duration) {
 /// Kills a process by its number.
 pub fn kill(pid: i32) {
     Process::numbered(pid.unsigned_abs()).signal(Signal::KILL);
-}
-
-/// Asks again and again until it is answered, for as long as is said.
-pub fn eventually<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + within;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
 }
 
 /// Parent and start of every process that has not ended.

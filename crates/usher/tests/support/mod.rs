@@ -36,13 +36,18 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Asks an outside process again and again until it answers what is hoped for. Only for facts of
 /// which no event tells, such as a counter or a line in a file.
-pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    eventually_within(what, PATIENCE, ask)
+}
+
+/// As [`eventually`], for as long as is said.
+pub fn eventually_within<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + within;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
         std::thread::park_timeout(Duration::from_millis(10));
     }
 }
