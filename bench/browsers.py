@@ -257,7 +257,7 @@ def pages(folder):
     """A server of two pages: one of a megabyte, and one that is small."""
     paragraph = "<p style='color:#{:06x}'>" + "The quick brown fox jumps over the lazy dog. " * 20 + "</p>\n"
     text, nth = ["<!doctype html><meta charset=utf-8><title>large</title>\n"], 0
-    while sum(map(len, text[-1:])) and sum(len(part) for part in text) < PAGE:
+    while sum(map(len, text)) < PAGE:
         text.append(paragraph.format(nth * 997 % (1 << 24)))
         nth += 1
     small = "<!doctype html><meta charset=utf-8><title>small</title><h1>Hello</h1><p>A small page."

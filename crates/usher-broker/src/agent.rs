@@ -440,8 +440,8 @@ async fn listen(mut watching: Watching, heard: mpsc::Sender<Beats>) {
     }
 }
 
-/// Looks a pool over every five seconds until it is dropped, and has hosts end what is to end. One
-/// for each pool.
+/// Looks a pool over until it is dropped, and has hosts end what is to end: every [`REAP_EVERY`], and
+/// every second while a host says nothing, for its end is told on time. One for each pool.
 pub async fn reap(pool: Arc<dyn Pool>, region: u16, hosts: Arc<Hosts>) {
     let mut ticks = interval(REAP_SOON);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

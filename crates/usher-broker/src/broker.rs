@@ -12,12 +12,11 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use usher_core::id::Id;
 use usher_core::lease::browser::{Holder, Phase};
-use usher_core::lease::close::CloseReason;
 use usher_core::lease::limits::{AccountKind, Limits};
 use usher_core::lease::line::Class;
 use usher_core::lease::pick::{self, Talk};
 use usher_core::lease::refusal::Refusal;
-use usher_core::lease::region::{Ended, Picked};
+use usher_core::lease::region::Picked;
 use usher_core::lease::{SessionId, Stock};
 use usher_pool::{Count, News, Pool, PoolError, SessionView};
 
@@ -31,7 +30,7 @@ use crate::tally::Tally;
 /// nobody does.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_IDLE: u32 = 5;
-/// How often at most it is looked up again because something changed meanwhile.
+/// Looks in a row, at most, while something changes during each: the next second brings another.
 const LOOKS_MAX: u32 = 3;
 
 /// How often a session that is not in its account's home is confirmed there.
@@ -395,7 +394,8 @@ impl Shared {
                 Ok(News::Ended(ended)) => {
                     self.tally.ended(region, ended.class, ended.reason);
                     if region > 0 {
-                        self.ended_abroad(ended).await;
+                        self.ended_abroad(ended.session, ended.account, ended.billed)
+                            .await;
                     }
                 }
                 Ok(News::Disowned { .. }) => {}
@@ -432,14 +432,12 @@ impl Shared {
         }
     }
 
-    async fn ended_abroad(&self, ended: Ended) {
+    async fn ended_abroad(&self, session: SessionId, account: Id, billed: Duration) {
         // Whoever finds it here first tells.
-        if guard(&self.abroad).remove(&ended.session).is_some() {
-            let told = self
-                .home
-                .release(ended.account, ended.session, ended.billed);
+        if guard(&self.abroad).remove(&session).is_some() {
+            let told = self.home.release(account, session, billed);
             if let Err(error) = told.await {
-                tracing::warn!(%error, session = ?ended.session, "the time of a session is not counted");
+                tracing::warn!(%error, ?session, "the time of a session is not counted");
             }
         }
     }
@@ -448,17 +446,15 @@ impl Shared {
     /// them, so it is looked up again.
     async fn counts(&self, region: u16, pool: &dyn Pool) -> Option<Vec<Count>> {
         let told = || guard(&self.told).get(&region).copied();
-        let mut before = told();
-        let mut counts = pool.counts().await.ok()?;
-        for _ in 1..LOOKS_MAX {
-            let now = told();
-            if now == before {
-                break;
+        let mut looks = 1;
+        loop {
+            let before = told();
+            let counts = pool.counts().await.ok()?;
+            if looks == LOOKS_MAX || told() == before {
+                return Some(counts);
             }
-            before = now;
-            counts = pool.counts().await.ok()?;
+            looks += 1;
         }
-        Some(counts)
     }
 
     /// Looks up how many there are.
@@ -502,7 +498,7 @@ impl Shared {
     /// Confirms a session that lives. News of an end may have been missed.
     async fn confirm(&self, session: SessionId, of: Abroad) -> Result<(), PoolError> {
         let view = self.pool(of.region).session(session).await?;
-        let ended = match view {
+        let billed = match view {
             Some(SessionView { ended: None, .. }) => {
                 return self.home.confirm(of.account, of.limits, session).await;
             }
@@ -513,14 +509,7 @@ impl Shared {
             }) if reason.is_billed() => at.since(started),
             Some(_) | None => Duration::ZERO,
         };
-        self.ended_abroad(Ended {
-            session,
-            account: of.account,
-            class: Class::Session,
-            reason: CloseReason::Unknown,
-            billed: ended,
-        })
-        .await;
+        self.ended_abroad(session, of.account, billed).await;
         Ok(())
     }
 

@@ -39,7 +39,7 @@ const TOOK_WAIT: Duration = Duration::from_secs(20);
 const TOOK_MAX: usize = 256;
 
 /// A host, as far as it is known.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Known {
     socket: PathBuf,
     way: RoundTrip,
@@ -118,11 +118,7 @@ impl Hosts {
     /// The host of a node is reached here from now on, and answers as fast as that.
     pub(crate) fn found(&self, region: u16, node: NodeId, socket: &Path, way: Duration) {
         self.known.send_modify(|known| {
-            let host = known.entry((region, node)).or_insert_with(|| Known {
-                socket: socket.to_owned(),
-                way: RoundTrip::default(),
-                there: true,
-            });
+            let host = known.entry((region, node)).or_default();
             host.socket = socket.to_owned();
             host.there = true;
             host.way.heard(way);

@@ -22,6 +22,9 @@ const RETRY: [Duration; 3] = [
     Duration::from_millis(800),
 ];
 
+/// The name of the socket in it.
+pub const SOCKET: &str = "socket";
+
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderFault {
@@ -105,7 +108,7 @@ impl Folder {
     /// Where brokers connect.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.path.join("socket")
+        self.path.join(SOCKET)
     }
 
     /// Where the file `name` of the host itself lies.

@@ -17,6 +17,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 2] = [Kind::Sandbox, Kind::Process];
+
     /// Its word in the configuration, in tables and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -41,7 +41,7 @@ fn html(text: &str) -> Screenshot {
 
 #[tokio::test]
 async fn a_browser_draws_and_leaves_nothing() {
-    for kind in [Kind::Sandbox, Kind::Process] {
+    for kind in Kind::ALL {
         let _turn = machine::turn().await;
         let machine = Machine::new(kind);
         let Some(launcher) = machine.launcher(Box::new(Nowhere)).await else {
@@ -79,7 +79,7 @@ async fn a_browser_draws_and_leaves_nothing() {
 
 #[tokio::test]
 async fn what_does_not_start_leaves_nothing() {
-    for kind in [Kind::Sandbox, Kind::Process] {
+    for kind in Kind::ALL {
         let machine = Machine::new(kind);
         let none = Some("/usr/bin/false".into());
         let Some(launcher) = machine.launcher_of(none, Box::new(Nowhere)).await else {
@@ -222,7 +222,7 @@ impl Drop for Cut {
 
 #[tokio::test]
 async fn the_exit_is_all_of_the_network() {
-    for kind in [Kind::Sandbox, Kind::Process] {
+    for kind in Kind::ALL {
         let _turn = machine::turn().await;
         let machine = Machine::new(kind);
         let (told, mut heard) = mpsc::unbounded_channel();
@@ -280,7 +280,7 @@ async fn site() -> std::net::SocketAddr {
 
 #[tokio::test]
 async fn through_the_proxy_a_page_reaches_what_its_lease_allows() {
-    for kind in [Kind::Sandbox, Kind::Process] {
+    for kind in Kind::ALL {
         let _turn = machine::turn().await;
         let machine = Machine::new(kind);
         let egress = Egress::new(Deadlines::default());
@@ -746,7 +746,7 @@ async fn an_idle_session_ends() {
 
 #[tokio::test]
 async fn kill_9_of_the_host_leaves_nothing() {
-    for kind in [Kind::Sandbox, Kind::Process] {
+    for kind in Kind::ALL {
         let _turn = machine::turn().await;
         let machine = Machine::new(kind);
         let Some(mut host) = HostProcess::start(&machine, &[]).await else {

@@ -15,6 +15,8 @@
 //! 4. [`Exit::why`] when a page did not load: through a proxy a browser sees no name that does not
 //!    resolve and no refused connection, only a tunnel that failed.
 //!
+//! [`Lists`] fetches lists of hosts in nobody's name, through an exit like a browser's.
+//!
 //! What it never does: look into a tunnel, follow a redirect, share a connection between two
 //! browsers, keep a DNS answer, tell a page an address that it did not know.
 

@@ -1,6 +1,5 @@
 //! `usher browser-host`: the browsers of this machine. Started by whoever serves them, not by people.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tokio::signal::unix::{SignalKind, signal};
 use usher_browsers::settings::{Kind, Settings};
-use usher_node::browsers::{HostFault, Manner, host};
+use usher_node::browsers::{Manner, host};
 
 use crate::Ending;
 use crate::run::start_log;
@@ -47,8 +46,7 @@ pub(crate) struct Arguments {
 }
 
 fn kind(word: &str) -> Result<Kind, String> {
-    let all = [Kind::Sandbox, Kind::Process];
-    let found = all.into_iter().find(|kind| kind.as_str() == word);
+    let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == word);
     found.ok_or_else(|| "sandbox or process".to_owned())
 }
 
@@ -90,10 +88,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         // Whoever started it waits for the word; that it is gone is no fault.
         let ready = || drop(say("ready"));
         let ran = host(settings, arguments.own, stop, warn, ready).await;
-        ran.map_err(|fault| match fault {
-            HostFault::Launcher(fault) => anyhow!(fault),
-            HostFault::Io(_) => anyhow!(fault),
-        })
+        ran.map_err(anyhow::Error::new)
     })
 }
 
@@ -101,10 +96,6 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
 pub(crate) fn browser_listen() -> Ending {
     match usher_browsers::listen() {
         Ok(()) => Ending::Done,
-        Err(error) => Ending::Environment(describe(&error)),
+        Err(error) => Ending::Environment(anyhow!("listen in a browser's network: {error}")),
     }
-}
-
-fn describe(error: &io::Error) -> anyhow::Error {
-    anyhow!("listen in a browser's network: {error}")
 }

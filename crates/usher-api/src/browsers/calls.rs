@@ -30,7 +30,7 @@ pub(crate) enum Does {
     Connect,
 }
 
-/// The address of a session's browser, which a path secret may stand for.
+/// What tells an address with a path secret in it.
 pub(super) const VERSION: &str = "devtools/browser/{session_id}/json/version";
 /// What a path secret opens.
 pub(super) const BROWSER: &str = "devtools/browser/{session_id}";

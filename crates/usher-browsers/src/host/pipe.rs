@@ -52,7 +52,7 @@ impl Answers {
 }
 
 /// Counts what clients want in what a broker says.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Commands {
     /// How many bytes of this message have been as in one of the relay's own; `None` when it is a
     /// client's.

@@ -205,7 +205,7 @@ pub const LAUNCH_MS: [u64; 8] = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 3
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Browsers that came to draw, by how long that took: below each of [`LAUNCH_MS`], and above.
+    /// Browsers that came to draw, by how long that took: up to each of [`LAUNCH_MS`], and above.
     pub launched: Vec<u64>,
     /// How long these took together, in milliseconds.
     pub launch_ms: u64,

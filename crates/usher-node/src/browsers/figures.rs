@@ -1,7 +1,7 @@
 //! How browsers stand, in numbers: for the API, for whoever watches the node, and in its log.
 //!
 //! Pools answer some time later and those who ask here cannot wait, so what pools say is looked up
-//! each second and kept (`served`), and what hosts count they are asked every five. Reading it costs
+//! each second and kept (`size`), and what hosts count they are asked every five. Reading it costs
 //! nobody anything.
 
 use std::fmt;
@@ -46,39 +46,45 @@ impl RegionStanding {
 
 /// Each region, as those outside are told of it.
 pub(crate) fn pools(browsers: &Browsers) -> Vec<BrowserPool> {
-    let standing = browsers.standing();
+    judged(browsers, &browsers.standing())
+}
+
+fn judged(browsers: &Browsers, standing: &[RegionStanding]) -> Vec<BrowserPool> {
     if standing.is_empty() {
         return Vec::new();
     }
+    let queue = queue(browsers);
+    let pool = |region: &RegionStanding| {
+        let pool = BrowserPool {
+            region: region.region.code().to_owned(),
+            backend: region.backend.as_str().to_owned(),
+            insecure_single_tenant: region.insecure_single_tenant,
+            ready: region.count(&[Phase::Ready]),
+            in_use: region.count(&[Phase::Picked, Phase::InUse]),
+            starting: region.count(&[Phase::Starting]),
+            closing: region.count(&[Phase::Closing]),
+            min_ready: region.min_ready,
+            wanted: region.wanted,
+            max: region.slots,
+            host: region.host(),
+            warnings: region.warnings.clone(),
+            failing: (region.heard.as_ref()).and_then(|heard| heard.figures.failing.clone()),
+            queue,
+            drawn: region.drawn(),
+            sessions: sessions(browsers, region),
+        };
+        pool.judged(region.there)
+    };
+    standing.iter().map(pool).collect()
+}
+
+/// The line is one for all regions.
+fn queue(browsers: &Browsers) -> Queue {
     let waiting = browsers.waiting();
-    // The line is one for all regions.
-    let queue = Queue {
+    Queue {
         waiting: waiting.iter().map(|line| line.len).sum(),
         oldest: (waiting.iter().map(|line| line.age).max()).unwrap_or_default(),
-    };
-    let pool = |region: RegionStanding| BrowserPool {
-        region: region.region.code().to_owned(),
-        backend: region.backend.as_str().to_owned(),
-        insecure_single_tenant: region.insecure_single_tenant,
-        ready: region.count(&[Phase::Ready]),
-        in_use: region.count(&[Phase::Picked, Phase::InUse]),
-        starting: region.count(&[Phase::Starting]),
-        closing: region.count(&[Phase::Closing]),
-        min_ready: region.min_ready,
-        wanted: region.wanted,
-        max: region.slots,
-        host: region.host(),
-        warnings: region.warnings.clone(),
-        failing: (region.heard.as_ref()).and_then(|heard| heard.figures.failing.clone()),
-        queue,
-        drawn: region.drawn(),
-        sessions: sessions(browsers, &region),
-    };
-    let pool = |region: RegionStanding| {
-        let there = region.there;
-        pool(region).judged(there)
-    };
-    standing.into_iter().map(pool).collect()
+    }
 }
 
 fn sessions(browsers: &Browsers, region: &RegionStanding) -> Vec<BrowserSession> {
@@ -285,10 +291,11 @@ const BY_WORD: [(&str, &str, &str, Words); 5] = [
 impl Collector for BrowserMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let browsers = &*self.0;
-        let (standing, pools) = (browsers.standing(), pools(browsers));
+        let standing = browsers.standing();
         if standing.is_empty() {
             return Ok(());
         }
+        let pools = judged(browsers, &standing);
         let regions = standing.iter().zip(&pools);
         let regions: Vec<Told<'_>> = regions
             .map(|(region, pool)| (region.region.code(), region, pool))
@@ -415,22 +422,16 @@ fn times(regions: &[Told<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Resu
 
 /// What belongs to no region: the line, refusals, and what goes between clients and browsers.
 fn line_and_wire(browsers: &Browsers, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let waiting = browsers.waiting();
-    let len: usize = waiting.iter().map(|line| line.len).sum();
+    let queue = queue(browsers);
     let (name, help) = ("usher_browser_queue_length", "Who waits for a browser");
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    gauge(&mut metric, &[], len as u64)?;
-    let age = waiting
-        .iter()
-        .map(|line| line.age)
-        .max()
-        .unwrap_or_default();
+    gauge(&mut metric, &[], queue.waiting as u64)?;
     let (name, help) = (
         "usher_browser_queue_age_seconds",
         "How long the first has waited for a browser",
     );
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    metric.encode_gauge(&age.as_secs_f64())?;
+    metric.encode_gauge(&queue.oldest.as_secs_f64())?;
     let (name, help) = (
         "usher_browser_clients",
         "Clients that are connected to browsers through this process",

@@ -22,7 +22,7 @@ use usher_core::id::Kind;
 use usher_core::region::Region;
 
 use super::served::{self, Pools, Served};
-use super::{ARRIVAL_MAX, Browsers, Stage, figures};
+use super::{ARRIVAL_MAX, Browsers, Stage, figures, settle};
 use crate::StartError;
 use crate::handover::Bequest;
 use crate::listeners::{Listening, Part};
@@ -269,11 +269,7 @@ impl Keeper {
     /// This installation listens there, and no page is to reach it.
     pub(crate) fn own(&self, listening: &[Listening]) {
         let addresses: Vec<SocketAddr> = listening.iter().map(|it| it.address).collect();
-        self.own.send_if_modified(|own| {
-            let changed = *own != addresses;
-            *own = addresses;
-            changed
-        });
+        settle(&self.own, addresses);
     }
 
     /// The binding's listener.
@@ -539,9 +535,6 @@ impl Browsers {
     fn settle(&self, process: &Process) {
         let accounts = process.accounts.iter().map(account).map(Arc::new);
         self.accounts.store(Arc::new(accounts.collect()));
-        let names = process.accounts.iter();
-        let names = names.map(|it| (declared(Kind::Account, &it.name), it.name.clone()));
-        self.names.store(Arc::new(names.collect()));
     }
 
     /// There are none from now on.

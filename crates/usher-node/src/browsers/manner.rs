@@ -11,7 +11,7 @@ use usher_browsers::settings::{Kind, Settings};
 
 /// How long a host goes on that nobody has asked anything, when no session is on it: longer than a
 /// restart takes, and than a session goes on that nobody confirms.
-pub const ALONE_MAX: Duration = Duration::from_secs(75);
+pub(super) const ALONE_MAX: Duration = Duration::from_secs(75);
 
 /// What a host is told at its start, but for its folder and for what may change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,6 @@ mod served;
 mod size;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ use usher_pool::{Count, Figures, SessionView};
 pub(crate) use api::Asking;
 pub use host::{HostFault, host};
 pub(crate) use keeper::{Keeper, Prepared};
-pub use manner::{ALONE_MAX, Manner};
+pub use manner::Manner;
 use served::Served;
 
 /// How long somebody waits for pools that another process has: a hand-over takes less.
@@ -50,9 +49,16 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Browsers {
     accounts: ArcSwap<Vec<Arc<Account>>>,
-    /// What accounts are called.
-    names: ArcSwap<BTreeMap<Id, String>>,
     served: latest::Sender<Stage>,
+}
+
+/// Says so to those who listen, if it is new.
+fn settle<T: PartialEq>(known: &latest::Sender<T>, now: T) {
+    known.send_if_modified(|known| {
+        let changed = *known != now;
+        *known = now;
+        changed
+    });
 }
 
 /// How far it is.
@@ -174,9 +180,8 @@ impl Browsers {
 
     /// What an account is called; its id where it is not in the configuration any more.
     pub(crate) fn name(&self, account: Id) -> String {
-        let names = self.names.load();
-        let name = names.get(&account).cloned();
-        name.unwrap_or_else(|| account.to_string())
+        let known = self.account(account);
+        known.map_or_else(|| account.to_string(), |known| known.name.clone())
     }
 
     /// What went through this process, and what was refused here.

@@ -21,10 +21,10 @@ use usher_core::region::Region;
 use usher_pool::sqlite::Sqlite;
 use usher_pool::{Clock, Pool, PoolError};
 
-use super::RegionStanding;
 use super::manner::{ALONE_MAX, Manner};
 use super::size::{Bounds, Counts, Size};
 use super::watch::{Known, Source, Watch, retire};
+use super::{RegionStanding, settle};
 use crate::settings;
 
 /// For a host to hear that it may end.
@@ -337,13 +337,4 @@ fn listed(pool: &Arc<dyn Pool>) -> usher_broker::Region {
         pool: Arc::clone(pool),
         client_to_broker: Duration::ZERO,
     }
-}
-
-/// Says so to those who listen, if it is new.
-fn settle<T: PartialEq>(known: &watch::Sender<T>, now: T) {
-    known.send_if_modified(|known| {
-        let changed = *known != now;
-        *known = now;
-        changed
-    });
 }

@@ -13,6 +13,7 @@ use usher_core::lease::warm::{self, Demand, Sizer, Stand, Starts};
 use usher_pool::{Count, Pool, SessionView};
 
 use super::figures::SESSIONS_MAX;
+use super::settle;
 use super::watch::Known;
 
 /// How often it is looked up how a region stands, and what it is to have.
@@ -87,11 +88,7 @@ impl Size {
             if counts.trouble.is_none() {
                 let want = self.size(&mut demand, &mut sizer, &counts.list, passed);
                 self.front.broker().want(self.number, want.ready);
-                self.want.send_if_modified(|known| {
-                    let changed = *known != want;
-                    *known = want;
-                    changed
-                });
+                settle(&self.want, want);
             }
             self.counts.store(Arc::new(counts));
         }

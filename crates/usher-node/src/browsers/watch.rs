@@ -102,7 +102,7 @@ impl Source {
     pub(super) fn socket(&self) -> PathBuf {
         match self {
             Source::Others(socket) => socket.clone(),
-            Source::Ours { folder, .. } => folder.join("socket"),
+            Source::Ours { folder, .. } => folder.join(usher_browsers::folder::SOCKET),
         }
     }
 }

@@ -67,6 +67,8 @@ pub(super) static LIMITS: Shape = Shape {
 
 /// Browsers of one region at most.
 const MAX: u32 = 1_000;
+/// Turns of one account in a round of the line at most.
+const WEIGHT_MAX: u32 = 1_000;
 /// Ready ones, where nothing is said.
 const MIN_READY: u32 = 2;
 /// Characters of what a Worker shows: fewer can be guessed.
@@ -121,7 +123,7 @@ pub(super) fn read(
         let Some((region, pool)) = region.zip(pool) else {
             continue;
         };
-        let socket = kept.join(code).join("socket");
+        let socket = kept.join(code).join(usher_browsers::folder::SOCKET);
         if pool.socket.is_none() && socket.as_os_str().len() > SOCKET_PATH_MAX {
             cursor.fault_at_key(format_args!(
                 "has its socket at {}, {} bytes, more than {SOCKET_PATH_MAX}: name a shorter state_folder",
@@ -158,7 +160,7 @@ fn read_region(code: &str, cursor: &Cursor<'_>) -> Option<Region> {
 
 fn read_pool(cursor: &Cursor<'_>, folder: &Path, trusts: bool) -> Option<BrowserPool> {
     let pool = cursor.object(&POOL)?;
-    let words = [Kind::Sandbox, Kind::Process].map(|kind| (kind.as_str(), Word::Means(kind)));
+    let words = Kind::ALL.map(|kind| (kind.as_str(), Word::Means(kind)));
     let backend = pool.get("backend");
     let kind = backend.as_ref().and_then(|it| it.word(&words));
     let kind = kind.unwrap_or_default();
@@ -246,7 +248,7 @@ fn read_account(object: &Object<'_>, name: &str, secret: Option<Secret>) -> Acco
     let kind = kind.unwrap_or(AccountKind::Paygo);
     let networks = object.get("allow_private");
     let networks = networks.iter().flat_map(Cursor::list);
-    let weight = object.get("weight").and_then(|it| it.whole(1, MAX));
+    let weight = object.get("weight").and_then(|it| it.whole(1, WEIGHT_MAX));
     let limits = object.get("limits").and_then(|it| it.object(&LIMITS));
     Account {
         kind,

@@ -122,7 +122,7 @@ impl Front {
         let policy = policy.map_err(|fault| Fault::bad(fault.text))?;
         let key = key(caller, &object, &query.rest);
         let asked = order::screenshot(Fields::new(object), query.ttl);
-        let asked = asked.map_err(|(problems, _)| Fault::body(problems))?;
+        let asked = asked.map_err(Fault::body)?;
         // What the order holds of it is bounded by what it was.
         let Read { bytes, _room } = read;
         drop(bytes);
@@ -316,8 +316,14 @@ fn key(caller: &Caller, body: &Map<String, Value>, query: &[(String, String)]) -
     Some(key.into())
 }
 
+/// Goes no further once it is longer than a key may be: a body is a thousand times as long.
 fn write(key: &mut String, value: &Value) {
+    if key.len() > KEY_MAX {
+        return;
+    }
     match value {
+        // However it is written, it is too long.
+        Value::String(text) if text.len() > KEY_MAX => key.extend(text.chars().take(KEY_MAX + 1)),
         Value::Array(list) => {
             key.push('[');
             for value in list {

@@ -96,10 +96,7 @@ impl Asked {
 }
 
 /// Reads the body of a screenshot. `ttl`: of the query, which counts more.
-pub(super) fn screenshot(
-    mut body: Fields,
-    ttl: Option<u64>,
-) -> Result<Asked, (Vec<Problem>, Vec<String>)> {
+pub(super) fn screenshot(mut body: Fields, ttl: Option<u64>) -> Result<Asked, Vec<Problem>> {
     let mut warnings = Vec::new();
     body.rename("goToOptions", "gotoOptions");
     if let Some(engine) = body.text("browser") {
@@ -121,7 +118,7 @@ pub(super) fn screenshot(
         .unwrap_or(false);
     let (problems, unknown) = body.rest();
     if !problems.is_empty() {
-        return Err((problems, unknown));
+        return Err(problems);
     }
     if !unknown.is_empty() {
         warnings.push(format!("unknown-fields: {}", unknown.join(" ")));
@@ -216,9 +213,7 @@ fn visit(body: &mut Fields, warnings: &mut Vec<String>) -> Visit {
     visit.reject_patterns = patterns(body, "rejectRequestPattern");
     visit.allow_patterns = patterns(body, "allowRequestPattern");
     visit.load_ms = LOAD_MS;
-    let mut going = visit;
-    body.inside("gotoOptions", |options| goto(options, &mut going));
-    let mut visit = going;
+    body.inside("gotoOptions", |options| goto(options, &mut visit));
     visit.scripts = body.each("addScriptTag", |tag| self::tag(tag, true));
     visit.styles = body.each("addStyleTag", |tag| self::tag(tag, false));
     visit.wait_for = body.inside("waitForSelector", |wait| Selector {
@@ -453,7 +448,7 @@ mod tests {
         let Value::Object(object) = body else {
             panic!("{body}");
         };
-        screenshot(Fields::new(object), None).map_err(|(problems, _)| {
+        screenshot(Fields::new(object), None).map_err(|problems| {
             let told = problems.into_iter();
             told.map(|problem| (problem.path, problem.code)).collect()
         })
